@@ -79,20 +79,19 @@ func (l *ledger) reserve(now time.Time, work time.Duration, tokens int) {
 	defer l.mu.Unlock()
 	l.busyUntil.Store(max(l.busyUntil.Load(), r.at) + r.work)
 	l.forgetLocked(r.at - int64(ledgerAge))
+	if len(l.picks) == ledgerSize {
+		l.picks = append(l.picks[:0], l.picks[1:]...)
+	}
 	l.picks = append(l.picks, r)
 	l.unseen.Add(1)
 	l.unseenTokens.Add(r.tokens)
 }
 
-// forgetLocked drops the picks made before oldest, and the oldest when the
-// ledger is full.
+// forgetLocked drops the picks made before oldest.
 func (l *ledger) forgetLocked(oldest int64) {
 	n := 0
 	for n < len(l.picks) && l.picks[n].at < oldest {
 		n++
-	}
-	if n == 0 && len(l.picks) >= ledgerSize {
-		n = len(l.picks) - ledgerSize + 1
 	}
 	if n > 0 {
 		l.picks = append(l.picks[:0], l.picks[n:]...)
@@ -128,7 +127,7 @@ func (l *ledger) observe(load Load) {
 	}
 	l.unseen.Store(unseen)
 	l.unseenTokens.Store(unseenTokens)
-	if seen < load.Waiting && len(l.picks) >= ledgerSize {
+	if seen < load.Waiting && len(l.picks) == ledgerSize {
 		atMost = math.MaxInt64 / 2 // more waits than we remember
 	}
 
@@ -136,7 +135,9 @@ func (l *ledger) observe(load Load) {
 	if l.busyUntil.Load() == math.MinInt64 {
 		left = 0
 	}
-	left = max(left, atLeast+unseenWork)
+	if atLeast > 0 { // what the engine has not seen is queued behind
+		left = max(left, atLeast+unseenWork)
+	}
 	left = min(left, atMost+unseenWork)
 	l.busyUntil.Store(at + max(left, 0))
 }
