@@ -40,64 +40,48 @@ def run(*command: str, cwd: str) -> None:
         raise Unavailable(f"{' '.join(command)}: {last}")
 
 
-def tar_reader(archive: pathlib.Path, top: str):
-    """Reads members below the one folder that such an archive begins with."""
-
-    def read(path: str) -> bytes:
-        with tarfile.open(archive) as t:
-            try:
-                return t.extractfile(f"{top}/{path}").read()
-            except KeyError:
-                raise Mismatch(f"{archive.name} has no {path}") from None
-
-    return read
+def from_tar(archive: pathlib.Path, top: str, paths: set[str]) -> dict[str, bytes]:
+    """Reads the members top/path, in one pass: seeking back in a compressed archive begins again."""
+    with tarfile.open(archive) as t:
+        return {m.name[len(top) + 1:]: t.extractfile(m).read() for m in t if m.name.removeprefix(f"{top}/") in paths}
 
 
-def zip_reader(archive: pathlib.Path, top: str):
-    """Reads members below top."""
-
-    def read(path: str) -> bytes:
-        with zipfile.ZipFile(archive) as z:
-            if top + path not in z.namelist():
-                raise Mismatch(f"{archive.name} has no {path}")
-            return z.read(top + path)
-
-    return read
+def from_zip(archive: pathlib.Path, top: str, paths: set[str]) -> dict[str, bytes]:
+    with zipfile.ZipFile(archive) as z:
+        return {path: z.read(top + path) for path in paths if top + path in z.namelist()}
 
 
-def open_npm(package: str, version: str, folder: str):
+def read_npm(package: str, version: str, paths: set[str], folder: str) -> dict[str, bytes]:
     run("npm", "pack", "--silent", f"{package}@{version}", cwd=folder)
-    return tar_reader(next(pathlib.Path(folder).glob("*.tgz")), "package")
+    return from_tar(next(pathlib.Path(folder).glob("*.tgz")), "package", paths)
 
 
-def open_wheel(package: str, version: str, folder: str):
+def read_wheel(package: str, version: str, paths: set[str], folder: str) -> dict[str, bytes]:
     # Any wheel will do: only text is read from it, so this machine's Python need not match.
     run(sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:",
         "--ignore-requires-python", f"{package}=={version}", cwd=folder)
-    return zip_reader(next(pathlib.Path(folder).glob("*.whl")), "")
+    return from_zip(next(pathlib.Path(folder).glob("*.whl")), "", paths)
 
 
-def open_sdist(package: str, version: str, folder: str):
-    # pip builds an sdist's metadata after downloading it; PIP_NO_BUILD_ISOLATION would
-    # not stop that, so a failing build is no failure here as long as the file arrived.
-    try:
-        run(sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary=:all:",
-            f"{package}=={version}", cwd=folder)
-    finally:
-        archives = list(pathlib.Path(folder).glob("*.tar.gz"))
-    return tar_reader(archives[0], f"{package}-{version}")
+def read_sdist(package: str, version: str, paths: set[str], folder: str) -> dict[str, bytes]:
+    # pip also works out the sdist's metadata, which takes a minute or two of CPU.
+    run(sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary=:all:",
+        f"{package}=={version}", cwd=folder)
+    return from_tar(next(pathlib.Path(folder).glob("*.tar.gz")), f"{package}-{version}", paths)
 
 
-def open_go(package: str, version: str, folder: str):
+def read_go(package: str, version: str, paths: set[str], folder: str) -> dict[str, bytes]:
+    if shutil.which("go") is None:
+        raise Unavailable("go is not installed")
     # A module that asks for a newer Go is an error, though its archive has arrived.
     p = subprocess.run(("go", "mod", "download", "-json", f"{package}@{version}"), cwd=folder, capture_output=True, text=True)
     answer = json.loads(p.stdout or "{}")
     if "Zip" not in answer:
         raise Unavailable(answer.get("Error") or p.stderr.strip() or "go mod download: no answer")
-    return zip_reader(pathlib.Path(answer["Zip"]), f"{package}@{version}/")
+    return from_zip(pathlib.Path(answer["Zip"]), f"{package}@{version}/", paths)
 
 
-OPENERS = {"npm": open_npm, "pypi-wheel": open_wheel, "pypi-sdist": open_sdist, "go": open_go}
+READERS = {"npm": read_npm, "pypi-wheel": read_wheel, "pypi-sdist": read_sdist, "go": read_go}
 
 
 def extract(kind: str, package: str, version: str, wanted: list[tuple[str, str, pathlib.Path]]) -> None:
@@ -111,10 +95,12 @@ def extract(kind: str, package: str, version: str, wanted: list[tuple[str, str, 
         return
     print(f"fetching {package} {version}", flush=True)
     with tempfile.TemporaryDirectory() as folder:
-        read = OPENERS[kind](package, version, folder)
+        files = READERS[kind](package, version, {path.partition("#")[0] for path, _, _ in wanted}, folder)
         for path, digest, target in wanted:
-            path, _, key = path.partition("#")
-            data = read(path)
+            file, _, key = path.partition("#")
+            if file not in files:
+                raise Mismatch(f"{package} {version} has no {file}")
+            data = files[file]
             if key:
                 data = json.loads(data)[key].encode()
             if sha256(data) != digest:
