@@ -16,12 +16,14 @@ type cost struct {
 
 func (c cost) total() float64 { return c.pending + c.uncached + c.load }
 
-// price costs every candidate for a prompt of that many tokens.
+// price costs every candidate for a prompt of that many tokens at now, a time
+// since the pool's epoch. A load sample is believed when it is complete and not
+// stale.
 //
 // Candidates without a believable load sample are given the mean load cost of
 // those with one: neither a reward for being silent nor a ban. When nobody has
 // one, only our own picks count.
-func (s *Scheduler) price(cands []candidate, prompt int, now time.Time) {
+func (s *Scheduler) price(cands []candidate, prompt int, now time.Duration) {
 	var sum float64
 	known := 0
 	for i := range cands {
@@ -47,11 +49,12 @@ func (s *Scheduler) price(cands []candidate, prompt int, now time.Time) {
 // cost is the joint rule: our own pending prefill and the weighted uncached
 // tokens as time, the slowdown by requests that decode there, and the wait for
 // KV blocks when they would not suffice.
-func (s *Scheduler) cost(e *Endpoint, prompt, matched int, now time.Time) cost {
+func (s *Scheduler) cost(e *Endpoint, prompt, matched int, now time.Duration) cost {
+	age := now - e.loadAt
 	c := cost{
-		pending:  e.own.pending(now),
+		pending:  e.own.pending(now).Seconds(),
 		uncached: s.cfg.UncachedWeight * s.prefill(prompt-matched),
-		known:    e.Load.known(now, s.cfg.LoadStale),
+		known:    e.Load.complete() && age <= s.cfg.LoadStale,
 	}
 	if !c.known {
 		return c
@@ -59,7 +62,7 @@ func (s *Scheduler) cost(e *Endpoint, prompt, matched int, now time.Time) cost {
 
 	// Waiting requests nobody told us about, such as another replica's, still
 	// have their prompts before them.
-	queue := s.prefill(e.Load.Waiting*s.cfg.UnknownPrompt) - now.Sub(e.Load.At).Seconds()
+	queue := s.prefill(e.Load.Waiting*s.cfg.UnknownPrompt) - age.Seconds()
 	c.load = max(0, queue-c.pending)
 
 	ahead := float64(e.Load.Waiting+e.Load.Running) + float64(e.own.unseen.Load())

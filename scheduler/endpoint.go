@@ -21,7 +21,8 @@ type Endpoint struct {
 	Load Load
 	Up   bool // answered when last asked; false until it did so once
 
-	own *ledger // what we sent there, shared by every version of this endpoint
+	loadAt time.Duration // Load.At since the pool's epoch
+	own    *ledger       // what we sent there, shared by every version of this endpoint
 }
 
 // Spec names an endpoint before anything is known about it. It is the
@@ -91,9 +92,8 @@ func UnknownLoad(at time.Time) Load {
 	return Load{Waiting: -1, Running: -1, KVUsage: -1, PrefixQueries: -1, PrefixHits: -1, At: at}
 }
 
-// known reports whether the sample can be costed at now: taken, complete,
-// finite, and not older than stale.
-func (l *Load) known(now time.Time, stale time.Duration) bool {
-	return !l.At.IsZero() && now.Sub(l.At) <= stale &&
-		l.Waiting >= 0 && l.Running >= 0 && l.KVUsage >= 0 && !math.IsInf(l.KVUsage, 1)
+// complete reports whether the sample was taken and each figure that is costed
+// was reported.
+func (l *Load) complete() bool {
+	return !l.At.IsZero() && l.Waiting >= 0 && l.Running >= 0 && l.KVUsage >= 0 && !math.IsInf(l.KVUsage, 1)
 }

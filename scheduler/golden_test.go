@@ -127,7 +127,7 @@ func playRequest(out *strings.Builder, s *Scheduler, req *Request) {
 	snap := s.pool.snapshot.Load()
 	s.filter(sc, snap, req)
 	s.match(sc, snap, req)
-	s.price(sc.candidates, s.promptTokens(req), req.Now)
+	s.price(sc.candidates, s.promptTokens(req), s.pool.since(req.Now))
 
 	d, err := s.Pick(context.Background(), req)
 	if err != nil {

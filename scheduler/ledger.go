@@ -28,9 +28,9 @@ const (
 
 // reservation is one pick of ours.
 type reservation struct {
-	at     int64 // nanoseconds since the ledger's epoch
-	work   int64 // expected prefill time, nanoseconds
-	tokens int64 // prompt tokens, cached ones included
+	at     time.Duration // since the pool's epoch
+	work   time.Duration // expected prefill time
+	tokens int64         // prompt tokens, cached ones included
 }
 
 // ledger keeps what we sent to one endpoint, because answers do not pass
@@ -44,11 +44,10 @@ type reservation struct {
 // are waiting, at most one more, which is being computed. Engines queue first
 // come, first served, so this corrects a wrong assumed speed in both ways.
 //
-// Picks read the atomics; reserve and observe change them under the lock.
+// Picks read the atomics; reserve and observe change them under the lock. All
+// times are durations since the pool's epoch.
 type ledger struct {
-	epoch time.Time // origin of all times here; keeps the monotonic clock in use
-
-	busyUntil    atomic.Int64 // nanoseconds since epoch
+	busyUntil    atomic.Int64 // a time.Duration, never before the first pick
 	unseen       atomic.Int64 // picks
 	unseenTokens atomic.Int64 // prompt tokens of those
 
@@ -56,39 +55,36 @@ type ledger struct {
 	picks []reservation // oldest first, at most ledgerSize
 }
 
-func newLedger(epoch time.Time) *ledger {
-	l := &ledger{epoch: epoch}
-	l.busyUntil.Store(math.MinInt64)
+// never is before every pick.
+const never = math.MinInt64 / 2
+
+func newLedger() *ledger {
+	l := &ledger{}
+	l.busyUntil.Store(never)
 	return l
 }
 
-// pending returns the seconds of reserved prefill work left at now.
-func (l *ledger) pending(now time.Time) float64 {
-	left := l.busyUntil.Load()
-	if left == math.MinInt64 {
-		return 0
-	}
-	return max(0, time.Duration(left-int64(now.Sub(l.epoch))).Seconds())
+// pending returns how much of the reserved prefill work is left at now.
+func (l *ledger) pending(now time.Duration) time.Duration {
+	return max(0, time.Duration(l.busyUntil.Load())-now)
 }
 
 // reserve enters a pick made at now.
-func (l *ledger) reserve(now time.Time, work time.Duration, tokens int) {
-	r := reservation{at: int64(now.Sub(l.epoch)), work: int64(work), tokens: int64(tokens)}
-
+func (l *ledger) reserve(now, work time.Duration, tokens int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.busyUntil.Store(max(l.busyUntil.Load(), r.at) + r.work)
-	l.forgetLocked(r.at - int64(ledgerAge))
+	l.busyUntil.Store(int64(max(time.Duration(l.busyUntil.Load()), now) + work))
+	l.forgetLocked(now - ledgerAge)
 	if len(l.picks) == ledgerSize {
 		l.picks = append(l.picks[:0], l.picks[1:]...)
 	}
-	l.picks = append(l.picks, r)
+	l.picks = append(l.picks, reservation{at: now, work: work, tokens: int64(tokens)})
 	l.unseen.Add(1)
-	l.unseenTokens.Add(r.tokens)
+	l.unseenTokens.Add(int64(tokens))
 }
 
 // forgetLocked drops the picks made before oldest.
-func (l *ledger) forgetLocked(oldest int64) {
+func (l *ledger) forgetLocked(oldest time.Duration) {
 	n := 0
 	for n < len(l.picks) && l.picks[n].at < oldest {
 		n++
@@ -98,21 +94,19 @@ func (l *ledger) forgetLocked(oldest int64) {
 	}
 }
 
-// observe corrects the ledger by a complete load sample.
-func (l *ledger) observe(load Load) {
-	at := int64(load.At.Sub(l.epoch))
-
+// observe corrects the ledger by a complete load sample taken at that time.
+func (l *ledger) observe(at time.Duration, load *Load) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.forgetLocked(at - int64(ledgerAge))
+	l.forgetLocked(at - ledgerAge)
 
-	var unseen, unseenTokens, unseenWork int64
-	var atLeast, atMost int64
+	var unseen, unseenTokens int64
+	var unseenWork, atLeast, atMost time.Duration
 	seen := 0
 	for i := len(l.picks) - 1; i >= 0; i-- {
 		r := l.picks[i]
 		switch {
-		case r.at+int64(settleTime)+min(r.work, int64(stepTime)) > at:
+		case r.at+settleTime+min(r.work, stepTime) > at:
 			unseen++
 			unseenTokens += r.tokens
 			unseenWork += r.work
@@ -128,18 +122,15 @@ func (l *ledger) observe(load Load) {
 	l.unseen.Store(unseen)
 	l.unseenTokens.Store(unseenTokens)
 	if seen < load.Waiting && len(l.picks) == ledgerSize {
-		atMost = math.MaxInt64 / 2 // more waits than we remember
+		atMost = math.MaxInt64 / 4 // more waits than we remember
 	}
 
-	left := l.busyUntil.Load() - at
-	if l.busyUntil.Load() == math.MinInt64 {
-		left = 0
-	}
+	left := time.Duration(l.busyUntil.Load()) - at
 	if atLeast > 0 { // what the engine has not seen is queued behind
 		left = max(left, atLeast+unseenWork)
 	}
 	left = min(left, atMost+unseenWork)
-	l.busyUntil.Store(at + max(left, 0))
+	l.busyUntil.Store(int64(at + max(left, 0)))
 }
 
 // restart forgets everything: the engine lost its queue.
@@ -147,7 +138,7 @@ func (l *ledger) restart() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.picks = l.picks[:0]
-	l.busyUntil.Store(math.MinInt64)
+	l.busyUntil.Store(never)
 	l.unseen.Store(0)
 	l.unseenTokens.Store(0)
 }

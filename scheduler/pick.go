@@ -108,8 +108,8 @@ func (s *Scheduler) Pick(ctx context.Context, req *Request) (Decision, error) {
 	}
 	s.match(sc, snap, req)
 
-	prompt := s.promptTokens(req)
-	s.price(sc.candidates, prompt, req.Now)
+	prompt, now := s.promptTokens(req), s.pool.since(req.Now)
+	s.price(sc.candidates, prompt, now)
 	best := cheapest(sc.candidates, s.random)
 
 	c := &sc.candidates[best]
@@ -122,7 +122,7 @@ func (s *Scheduler) Pick(ctx context.Context, req *Request) (Decision, error) {
 	}
 	if !req.Bodyless {
 		work := s.prefill(prompt - c.matched)
-		c.endpoint.own.reserve(req.Now, time.Duration(work*float64(time.Second)), prompt)
+		c.endpoint.own.reserve(now, time.Duration(work*float64(time.Second)), prompt)
 	}
 	s.stats.count(sc.model, d)
 	return d, nil

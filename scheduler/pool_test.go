@@ -1,9 +1,9 @@
 package scheduler
 
 import (
+	"math"
 	"net/netip"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -108,23 +108,22 @@ func TestPoolReport(t *testing.T) {
 	}
 }
 
-func TestLoadKnown(t *testing.T) {
-	now := start.Add(time.Second)
-	nan := Load{At: start}
-	nan.KVUsage -= 1
+func TestLoadComplete(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		load Load
 		want bool
 	}{
-		{"complete and fresh", Load{At: start}, true},
+		{"all reported", Load{At: start}, true},
 		{"never taken", Load{}, false},
-		{"too old", Load{At: start.Add(-2 * time.Second)}, false},
 		{"nothing reported", UnknownLoad(start), false},
 		{"queue missing", Load{Waiting: -1, At: start}, false},
-		{"usage missing", nan, false},
+		{"running missing", Load{Running: -1, At: start}, false},
+		{"usage missing", Load{KVUsage: -1, At: start}, false},
+		{"usage not a number", Load{KVUsage: math.NaN(), At: start}, false},
+		{"usage infinite", Load{KVUsage: math.Inf(1), At: start}, false},
 	} {
-		if got := tt.load.known(now, 2*time.Second); got != tt.want {
+		if got := tt.load.complete(); got != tt.want {
 			t.Errorf("%s: got %v, want %v", tt.name, got, tt.want)
 		}
 	}

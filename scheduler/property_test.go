@@ -126,7 +126,7 @@ func TestBetterInEveryWayWins(t *testing.T) {
 			f.report(i, Load{
 				Waiting: waiting + 1 + rng.IntN(4), Running: running + 1 + rng.IntN(9), KVUsage: kv + (1-kv)*rng.Float64(), At: start,
 			}, true)
-			f.all[i].own.reserve(start, time.Duration(1+rng.IntN(1000))*time.Millisecond, 100)
+			f.all[i].own.reserve(f.pool.since(start), time.Duration(1+rng.IntN(1000))*time.Millisecond, 100)
 		}
 		d, err := s.Pick(t.Context(), &Request{Model: "m", Tokens: make([]uint32, 100+rng.IntN(1000)), Now: start})
 		if err != nil || d.Endpoint != f.all[best].Addr {
