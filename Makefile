@@ -3,6 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 MAKEFLAGS += --no-print-directory
+.NOTPARALLEL:
 .DEFAULT_GOAL := all
 BUILD ?= .build
 export CGO_LDFLAGS := -L$(abspath $(BUILD)/lib)
