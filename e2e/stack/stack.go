@@ -27,7 +27,8 @@ type Config struct {
 	Root string // top folder of the checkout, as FindRoot returns it
 	Dir  string // folder for logs and configuration; made when missing, emptied when not
 
-	Engines    int      // how many engines, one process each
+	Engines    int      // how many engines
+	Apart      bool     // one process per engine, so that one can be killed; each then calls itself engine 0
 	EngineArgs []string // further flags of enginesim, the same for every engine
 
 	Picker     bool     // start the picker, with all engines as its endpoints
@@ -39,6 +40,7 @@ type Config struct {
 
 // Engine is where one simulated engine listens, each as host:port.
 type Engine struct {
+	Index  int    `json:"engine"` // among the engines of its process
 	HTTP   string `json:"http"`
 	Events string `json:"events"`
 	Replay string `json:"replay"`
@@ -131,13 +133,14 @@ func (s *Stack) StopEnvoy() error { return s.envoy.stop() }
 // returns an error when it did not end cleanly.
 func (s *Stack) StopPicker() error { return s.picker.stop() }
 
-// KillEngine ends engine i at once, as a crash does.
+// KillEngine ends engine i at once, as a crash does. The engines must be apart.
 func (s *Stack) KillEngine(i int) { s.engines[i].kill() }
 
 // Failed delivers an error when a process ends that nobody has stopped.
 func (s *Stack) Failed() <-chan error { return s.failed }
 
-// Log returns what the named process has written: engine-N, warmroute or envoy.
+// Log returns what the named process has written: engines, engine-N when they are
+// apart, warmroute or envoy.
 func (s *Stack) Log(name string) string {
 	text, err := os.ReadFile(s.path(name + ".log"))
 	if err != nil {
@@ -166,28 +169,46 @@ func (s *Stack) run(name, program string, lines func([]byte), args ...string) (*
 }
 
 func (s *Stack) startEngines(ctx context.Context) error {
-	ready := make([]chan Engine, s.cfg.Engines)
+	processes, each := 1, s.cfg.Engines
+	if s.cfg.Apart {
+		processes, each = s.cfg.Engines, 1
+	}
+	if s.cfg.Engines == 0 {
+		return nil
+	}
+	args := append([]string{"--engines", strconv.Itoa(each), "--listen", "127.0.0.1:0"}, s.cfg.EngineArgs...)
+	ready := make([]chan Engine, processes)
 	for i := range ready {
-		// Twice: a second line would be a fault of the engine, not a reason to hang.
-		ready[i] = make(chan Engine, 2)
-		args := append([]string{"--engines", "1", "--listen", "127.0.0.1:0"}, s.cfg.EngineArgs...)
-		p, err := s.run("engine-"+strconv.Itoa(i), "enginesim", addresses(ready[i]), args...)
+		ready[i] = make(chan Engine, each)
+		name := "engines"
+		if s.cfg.Apart {
+			name = "engine-" + strconv.Itoa(i)
+		}
+		p, err := s.run(name, "enginesim", addresses(ready[i]), args...)
 		if err != nil {
 			return err
 		}
 		s.engines = append(s.engines, p)
 	}
+	s.Engines = make([]Engine, s.cfg.Engines)
 	for i, p := range s.engines {
-		select {
-		case e := <-ready[i]:
-			s.Engines = append(s.Engines, e)
-		case <-p.done:
-			return p.failure()
-		case <-ctx.Done():
-			return p.late(ctx.Err())
+		for range each {
+			select {
+			case e := <-ready[i]:
+				if e.Index < 0 || e.Index >= each {
+					return fmt.Errorf("stack: %s announces engine %d of %d", p.name, e.Index, each)
+				}
+				s.Engines[i*each+e.Index] = e
+			case <-p.done:
+				return p.failure()
+			case <-ctx.Done():
+				return p.late(ctx.Err())
+			}
 		}
-		if err := p.await(ctx, "http://"+s.Engines[i].HTTP+"/health"); err != nil {
-			return err
+		for _, e := range s.Engines[i*each : (i+1)*each] {
+			if err := p.await(ctx, e.URL()+"/health"); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
