@@ -102,8 +102,11 @@ type Feed struct {
 	from      uint64 // where the replay wanted or running starts
 	got       bool   // it has brought a frame
 	last      uint64 // the last frame it brought
+	verifies  bool   // it starts below next, to tell whether the engine is still the one we know
+	gapKnown  bool   // live frames waited for it when it was asked for
 	abandoned bool   // it runs, and what it brings is no longer of use
-	asked     uint64 // from of the last replay that ended without a frame; maxSeq: none
+	failures  int    // replays in a row that broke off
+	asked     uint64 // frame that was asked for in vain; never when none
 
 	live      []frame
 	liveBytes int
@@ -122,7 +125,17 @@ const (
 	replayRunning
 )
 
-const never = math.MaxUint64
+const (
+	never = math.MaxUint64
+
+	// maxSeq is the largest sequence number: engines count in a signed 64-bit
+	// integer, and -1 marks the end of a replay.
+	maxSeq = math.MaxInt64
+
+	// maxReplayFailures is how many replays in a row may break off half way
+	// before the feed goes on without.
+	maxReplayFailures = 3
+)
 
 // NewFeed returns the feed of e, which must be attached.
 func NewFeed(x *Index, e EndpointID) *Feed {
@@ -174,6 +187,7 @@ func (f *Feed) NextReplay() (from uint64, ok bool) {
 		return 0, false
 	}
 	f.replay, f.got, f.abandoned = replayRunning, false, false
+	f.verifies, f.gapKnown = f.from < f.next, len(f.live) > 0
 	f.stats.Replays++
 	return f.from, true
 }
@@ -183,10 +197,12 @@ func (f *Feed) NextReplay() (from uint64, ok bool) {
 func (f *Feed) Live(seq uint64, payload []byte) {
 	f.mu.Lock()
 	defer f.publish()
-	if f.replay == replayIdle {
-		if f.takeLive(seq, payload) {
-			return
-		}
+	if seq > maxSeq {
+		f.stats.Undecodable++
+		return
+	}
+	if f.replay == replayIdle && f.takeLive(seq, payload) {
+		return
 	}
 	if len(f.live) == maxLiveFrames || f.liveBytes+len(payload) > maxLiveBytes {
 		f.stats.Overflow++
@@ -202,6 +218,10 @@ func (f *Feed) ReplayFrame(seq uint64, payload []byte) {
 	f.mu.Lock()
 	defer f.publish()
 	if f.replay != replayRunning || f.abandoned {
+		return
+	}
+	if seq > maxSeq {
+		f.stats.Undecodable++
 		return
 	}
 	first := !f.got
@@ -235,20 +255,19 @@ func (f *Feed) ReplayEnd() {
 	if f.replay != replayRunning {
 		return
 	}
-	f.replay = replayIdle
+	f.replay, f.failures = replayIdle, 0
 	switch {
 	case f.abandoned:
 		f.want(0)
 		return
-	case f.got && f.last < f.next-1, !f.got && f.from < f.next:
+	case f.got && f.last < f.next-1:
 		f.restarted()
-		if f.got {
-			f.want(0)
-			return
-		}
+		f.want(0)
+		return
+	case !f.got && f.verifies:
+		f.restarted()
 	}
-	f.asked = never
-	if !f.got {
+	if !f.got && f.gapKnown {
 		f.asked = f.next
 	}
 	f.blind = false
@@ -263,13 +282,26 @@ func (f *Feed) ReplayFailed() {
 		return
 	}
 	f.replay = replayIdle
-	if f.from < f.next || f.abandoned {
+	f.failures++
+	if f.got && f.failures < maxReplayFailures {
+		from := f.from
+		if !f.verifies && !f.abandoned {
+			from = f.next // keep what it brought
+		}
+		f.want(from)
+		return
+	}
+	f.failures = 0
+	switch {
+	case f.verifies || f.abandoned:
 		f.giveUp(GapNoReplay) // rule 5
 		f.blind = true
-	} else if f.from == 0 && f.next == 0 {
+	case f.next == 0:
 		f.blind = true // nothing to clear, and nothing known of what came before
 	}
-	f.asked = f.next
+	if f.gapKnown {
+		f.asked = f.next
+	}
 	f.drain()
 }
 
