@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/netip"
+	"slices"
 	"strings"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -69,7 +70,7 @@ func (r *request) readHeaders(h *extprocv3.HttpHeaders) {
 		case "x-request-id":
 			r.id = headerValue(header)
 		default:
-			if ownHeader(key) {
+			if ownHeader(key) && !slices.Contains(r.forged, key) {
 				r.forged = append(r.forged, key)
 			}
 		}

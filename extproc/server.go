@@ -385,6 +385,7 @@ func (x *exchange) expire() {
 		x.st.giveUp(untokenizedDeadline)
 	}
 	x.sendErr = x.decide(x.s.cfg.Now())
+	x.st.stay()
 }
 
 // lost judges how a stream ended that we did not end. Envoy ends it with EOF

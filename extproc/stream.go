@@ -309,12 +309,23 @@ func (st *stream) answer(d *scheduler.Decision, err error) []*reply {
 		st.phase = done
 	case st.mode == modeUnknown:
 		st.phase = provisional
-	case st.mode == modeDuplex, st.mode == modeEager:
-		st.phase = flowing
+	case st.mode == modeNone:
+		st.phase = done // the body passes without us
 	default:
-		st.phase = done // Envoy sends the rest of the body on without us
+		// To leave in the middle of a body loses it in duplex, and makes Envoy
+		// 1.40 send a part of it twice in STREAMED.
+		st.phase = flowing
 	}
 	return st.out
+}
+
+// stay keeps a stream alive that could have ended, because it may not end at
+// once: Envoy may have turned to the response by then, and to leave in the
+// middle of a duplex response loses it.
+func (st *stream) stay() {
+	if st.phase == done && st.duplexAnswer {
+		st.phase = responding
+	}
 }
 
 // flow passes a piece of body on after the pick is out.
