@@ -44,7 +44,7 @@ const (
 type AdminServiceClient interface {
 	// ListEndpoints returns every endpoint of the pool with what the picker
 	// believes of it, in the order of their addresses and ranks.
-	ListEndpoints(context.Context, *v1.ListEndpointsRequest) (*v1.ListEndpointsResponse, error)
+	ListEndpoints(context.Context, *connect.Request[v1.ListEndpointsRequest]) (*connect.Response[v1.ListEndpointsResponse], error)
 }
 
 // NewAdminServiceClient constructs a client for the warmroute.v1.AdminService service. By default,
@@ -73,19 +73,15 @@ type adminServiceClient struct {
 }
 
 // ListEndpoints calls warmroute.v1.AdminService.ListEndpoints.
-func (c *adminServiceClient) ListEndpoints(ctx context.Context, req *v1.ListEndpointsRequest) (*v1.ListEndpointsResponse, error) {
-	response, err := c.listEndpoints.CallUnary(ctx, connect.NewRequest(req))
-	if response != nil {
-		return response.Msg, err
-	}
-	return nil, err
+func (c *adminServiceClient) ListEndpoints(ctx context.Context, req *connect.Request[v1.ListEndpointsRequest]) (*connect.Response[v1.ListEndpointsResponse], error) {
+	return c.listEndpoints.CallUnary(ctx, req)
 }
 
 // AdminServiceHandler is an implementation of the warmroute.v1.AdminService service.
 type AdminServiceHandler interface {
 	// ListEndpoints returns every endpoint of the pool with what the picker
 	// believes of it, in the order of their addresses and ranks.
-	ListEndpoints(context.Context, *v1.ListEndpointsRequest) (*v1.ListEndpointsResponse, error)
+	ListEndpoints(context.Context, *connect.Request[v1.ListEndpointsRequest]) (*connect.Response[v1.ListEndpointsResponse], error)
 }
 
 // NewAdminServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -95,7 +91,7 @@ type AdminServiceHandler interface {
 // and JSON codecs. They also support gzip compression.
 func NewAdminServiceHandler(svc AdminServiceHandler, opts ...connect.HandlerOption) (string, http.Handler) {
 	adminServiceMethods := v1.File_warmroute_v1_admin_proto.Services().ByName("AdminService").Methods()
-	adminServiceListEndpointsHandler := connect.NewUnaryHandlerSimple(
+	adminServiceListEndpointsHandler := connect.NewUnaryHandler(
 		AdminServiceListEndpointsProcedure,
 		svc.ListEndpoints,
 		connect.WithSchema(adminServiceMethods.ByName("ListEndpoints")),
@@ -114,6 +110,6 @@ func NewAdminServiceHandler(svc AdminServiceHandler, opts ...connect.HandlerOpti
 // UnimplementedAdminServiceHandler returns CodeUnimplemented from all methods.
 type UnimplementedAdminServiceHandler struct{}
 
-func (UnimplementedAdminServiceHandler) ListEndpoints(context.Context, *v1.ListEndpointsRequest) (*v1.ListEndpointsResponse, error) {
+func (UnimplementedAdminServiceHandler) ListEndpoints(context.Context, *connect.Request[v1.ListEndpointsRequest]) (*connect.Response[v1.ListEndpointsResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("warmroute.v1.AdminService.ListEndpoints is not implemented"))
 }
