@@ -153,6 +153,7 @@ func TestAppendErrorsLeaveDstAlone(t *testing.T) {
 	}{
 		{"NUL in the middle", e, "before\x00after", ErrNUL},
 		{"NUL at the end", e, "before\x00", ErrNUL},
+		{"NUL at the end of the longest text", e, strings.Repeat("a", MaxText-1) + "\x00", ErrNUL},
 		{"one byte over the limit", e, strings.Repeat("a", MaxText+1), ErrTooLong},
 		{"closed", closed, "text", ErrClosed},
 		{"closed, nothing to encode", closed, "", ErrClosed},
@@ -167,14 +168,6 @@ func TestAppendErrorsLeaveDstAlone(t *testing.T) {
 				t.Errorf("dst (-got +want):\n%s", diff)
 			}
 		})
-	}
-}
-
-func TestAppendTheLongestText(t *testing.T) {
-	e := load(t, tiny)
-	got, err := e.Append(nil, strings.Repeat("warm ", MaxText/5)[:MaxText/5*5], false)
-	if err != nil || len(got) < MaxText/10 {
-		t.Errorf("Append of %d bytes: %d ids, %v", MaxText, len(got), err)
 	}
 }
 

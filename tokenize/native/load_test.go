@@ -2,6 +2,7 @@ package native
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,9 +22,7 @@ func withSections(t *testing.T, sections map[string]any) []byte {
 	if err := json.Unmarshal(data, &doc); err != nil {
 		t.Fatal(err)
 	}
-	for k, v := range sections {
-		doc[k] = v
-	}
+	maps.Copy(doc, sections)
 	data, err = json.Marshal(doc)
 	if err != nil {
 		t.Fatal(err)

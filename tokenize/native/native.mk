@@ -27,7 +27,7 @@ $(DAULET_RS):
 # compiler has none, an empty archive satisfies the linker.
 $(NATIVE_LIB): $(DAULET_RS) $(NATIVE_CRATE)/Cargo.toml $(NATIVE_CRATE)/Cargo.lock $(NATIVE_CRATE)/src/lib.rs
 	@command -v cargo >/dev/null || { \
-		echo "make native: cargo is missing. The exact tokenizer is a Rust library; install Rust 1.82 or newer" >&2; \
+		echo "make native: cargo is missing. The exact tokenizer is a Rust library; install Rust 1.85 or newer" >&2; \
 		echo "  (https://rustup.rs, or your distribution's cargo) and run make native again." >&2; exit 1; }
 	WARMROUTE_DAULET_RS=$(abspath $(DAULET_RS)) cargo build --release --locked \
 		--manifest-path $(NATIVE_CRATE)/Cargo.toml --target-dir $(BUILD)/native/target
