@@ -634,9 +634,6 @@ func (p *parser) assignTarget(tuples, attributes bool) (target, error) {
 			break
 		}
 		isTuple = true
-		if t := p.peek(); t.kind != tokenName && !t.op("(") || t.name("in") {
-			break
-		}
 	}
 	if !isTuple {
 		return items[0], nil

@@ -319,7 +319,7 @@ func toInt(v Value, base int) (Value, bool) {
 		if len(s) > maxDigits || strings.HasPrefix(s, "_") || strings.HasSuffix(s, "_") || strings.Contains(s, "__") {
 			return Value{}, false
 		}
-		s = strings.ReplaceAll(s, "_", "")
+		s = withoutBasePrefix(strings.ReplaceAll(s, "_", ""), base)
 		i, ok := new(big.Int).SetString(s, base)
 		if !ok {
 			return Value{}, false
@@ -327,6 +327,21 @@ func toInt(v Value, base int) (Value, bool) {
 		return BigInt(i), true
 	default:
 		return Value{}, false
+	}
+}
+
+// withoutBasePrefix takes the 0x, 0o or 0b off a number in that base.
+func withoutBasePrefix(s string, base int) string {
+	digits := strings.TrimLeft(s, "+-")
+	sign := s[:len(s)-len(digits)]
+	if len(digits) < 3 || len(sign) > 1 || digits[0] != '0' {
+		return s
+	}
+	switch prefix := digits[1] | 0x20; {
+	case base == 16 && prefix == 'x', base == 8 && prefix == 'o', base == 2 && prefix == 'b':
+		return sign + digits[2:]
+	default:
+		return s
 	}
 }
 

@@ -146,6 +146,9 @@ func filterReverse(in *interp, v Value, a args) (Value, error) {
 
 // filterMap is map(attribute=...) or map(filter, arguments).
 func filterMap(in *interp, v Value, a args) (Value, error) {
+	if !v.truth() { // none of nothing, and of None
+		return iteratorOf(nil), nil
+	}
 	seq, err := in.sequence(v)
 	if err != nil {
 		return Value{}, err
@@ -193,6 +196,9 @@ func mapper(a args) (func(*interp, Value) (Value, error), error) {
 // chooseFilter is select, reject, selectattr and rejectattr.
 func chooseFilter(name string, keep, byAttr bool) filterFunc {
 	return func(in *interp, v Value, a args) (Value, error) {
+		if !v.truth() { // none of nothing, and of None
+			return iteratorOf(nil), nil
+		}
 		var path attrPath
 		if byAttr {
 			if len(a.pos) == 0 {

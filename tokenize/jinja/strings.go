@@ -157,8 +157,7 @@ func strSplit(in *interp, self Value, a args) (Value, error) {
 		end := strings.IndexFunc(s, isSpace)
 		switch {
 		case len(parts) == limit:
-			parts = append(parts, trimRightSpace(s))
-			return in.stringList(self, parts)
+			return in.stringList(self, append(parts, s))
 		case end < 0:
 			end = len(s)
 		}
@@ -189,7 +188,7 @@ func strRSplit(in *interp, self Value, a args) (Value, error) {
 		for s = trimRightSpace(s); s != ""; s = trimRightSpace(s) {
 			at := strings.LastIndexFunc(s, isSpace)
 			if at < 0 || len(parts) == limit {
-				parts = append(parts, trimLeftSpace(s))
+				parts = append(parts, s)
 				break
 			}
 			_, n := utf8.DecodeRuneInString(s[at:])
