@@ -6,6 +6,7 @@ MAKEFLAGS += --no-print-directory
 .NOTPARALLEL:
 .DEFAULT_GOAL := all
 BUILD ?= .build
+export PYTHONDONTWRITEBYTECODE := 1
 export CGO_LDFLAGS := -L$(abspath $(BUILD)/lib)
 
 TOOL := go tool -modfile=tools/go.mod

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -44,7 +45,7 @@ func start(t *testing.T, cfg stack.Config) *system {
 	cfg.Root = root
 	cfg.Dir = filepath.Join(root, ".build", "e2e", strings.NewReplacer("/", "-", " ", "-").Replace(t.Name()))
 	cfg.EngineArgs = append([]string{
-		"--tokenizer", tokenizer, "--model", model, "--block-size", fmt.Sprint(blockSize), "--time-scale", "20",
+		"--tokenizer", tokenizer, "--model", model, "--block-size", strconv.Itoa(blockSize), "--time-scale", "20",
 	}, cfg.EngineArgs...)
 	if cfg.PickerArgs == nil {
 		cfg.PickerArgs = []string{"--tokenizer", model + "=" + tokenizer}
@@ -232,17 +233,17 @@ func (s *system) awaitIndex() {
 		for _, e := range s.endpoints() {
 			believed[e.GetAddress()] = e.GetBlocksHeld()
 		}
-		state, equal := "", true
+		state, equal := make([]string, len(s.Engines)), true
 		for i, e := range s.Engines {
 			var stats struct{ CachedBlocks int64 }
 			a := s.get(e.URL() + "/sim/stats")
 			if err := json.Unmarshal(a.body, &stats); err != nil {
 				s.t.Fatalf("engine %d: %v: %s", i, err, a.body)
 			}
-			state += fmt.Sprintf(" %d: %d of %d", i, believed[e.HTTP], stats.CachedBlocks)
+			state[i] = fmt.Sprintf("%d of %d", believed[e.HTTP], stats.CachedBlocks)
 			equal = equal && stats.CachedBlocks > 0 && believed[e.HTTP] == stats.CachedBlocks
 		}
-		return "blocks believed of blocks held:" + state, equal
+		return "believed of held: " + strings.Join(state, ", "), equal
 	})
 }
 
@@ -265,31 +266,24 @@ func (s *system) eventually(what string, done func() (state string, ok bool)) {
 	}
 }
 
-// metric sums the picker's series name over all that carry the given labels,
-// each written as in the exposition: name="value".
-func (s *system) metric(name string, labels ...string) float64 {
+// decisions is how many picks the picker's metrics count for a reason.
+func (s *system) decisions(reason string) int {
 	s.t.Helper()
 	a := s.get("http://" + s.Picker.Admin + "/metrics")
-	sum, found := 0.0, false
-lines:
-	for line := range bytes.Lines(a.body) {
-		series, value, ok := strings.Cut(strings.TrimSpace(string(line)), "} ")
-		if !ok || !strings.HasPrefix(series, name+"{") {
+	if !bytes.Contains(a.body, []byte("warmroute_decisions_total")) {
+		s.t.Errorf("no series warmroute_decisions_total: status %d", a.status)
+	}
+	sum := 0
+	for line := range strings.Lines(string(a.body)) {
+		labels, value, ok := strings.Cut(strings.TrimSpace(line), "} ")
+		if !ok || !strings.HasPrefix(labels, "warmroute_decisions_total{") || !strings.Contains(labels, `reason="`+reason+`"`) {
 			continue
 		}
-		for _, l := range labels {
-			if !strings.Contains(series, l) {
-				continue lines
-			}
-		}
-		var v float64
-		if _, err := fmt.Sscan(value, &v); err != nil {
+		n, err := strconv.Atoi(value)
+		if err != nil {
 			s.t.Fatalf("metric %q: %v", line, err)
 		}
-		sum, found = sum+v, true
-	}
-	if !found {
-		s.t.Logf("no series %s with %v", name, labels)
+		sum += n
 	}
 	return sum
 }

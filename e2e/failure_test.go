@@ -33,8 +33,8 @@ func TestRequestsWithoutTokensArePlacedAndCounted(t *testing.T) {
 	if a := s.chat(question(1)); a.status != 200 {
 		t.Fatalf("status %d: %s", a.status, a.body)
 	}
-	if n := s.metric("warmroute_decisions_total", `reason="untokenizable"`); n != 1 {
-		t.Errorf("%g untokenizable requests are counted, want 1", n)
+	if n := s.decisions("untokenizable"); n != 1 {
+		t.Errorf("%d untokenizable requests are counted, want 1", n)
 	}
 }
 
@@ -60,7 +60,7 @@ func TestRequestsAPickerCannotReadReachAnEngine(t *testing.T) {
 	if a := s.get(s.URL + "/v1/models"); a.status != 200 || !strings.Contains(string(a.body), `"tiny"`) {
 		t.Errorf("GET /v1/models: status %d: %s", a.status, a.body)
 	}
-	if n := s.metric("warmroute_decisions_total", `reason="bodyless"`); n == 0 {
+	if n := s.decisions("bodyless"); n == 0 {
 		t.Error("no bodyless request is counted")
 	}
 }
@@ -70,8 +70,8 @@ func TestAFreshFleetServesAtOnce(t *testing.T) {
 	if a := s.chat(question(1)); a.status != 200 {
 		t.Fatalf("status %d: %s", a.status, a.body)
 	}
-	if n := s.metric("warmroute_decisions_total", `reason="no_index"`) + s.metric("warmroute_decisions_total", `reason="no_load"`); n != 1 {
-		t.Errorf("%g requests placed without an index are counted, want 1", n)
+	if n := s.decisions("no_index") + s.decisions("no_load"); n != 1 {
+		t.Errorf("%d requests placed without an index are counted, want 1", n)
 	}
 }
 

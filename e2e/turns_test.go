@@ -96,8 +96,8 @@ func TestTwoTurns(t *testing.T) {
 			if len(picked) < 2 {
 				t.Errorf("all conversations went to one engine: %v", picked)
 			}
-			if n := s.metric("warmroute_decisions_total", `reason="prefix"`); n < 4 {
-				t.Errorf("%g decisions for the prefix are counted, want at least 4", n)
+			if n := s.decisions("prefix"); n < 4 {
+				t.Errorf("%d decisions for the prefix are counted, want at least 4", n)
 			}
 		})
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -25,8 +26,8 @@ func table(turn, picked *replay.Summary, markdown bool) string {
 		{"E2E mean", seconds(turn.E2E.Mean), seconds(picked.E2E.Mean)},
 		{"busiest / mean engine, requests", ratio(turn.RequestBalance), ratio(picked.RequestBalance)},
 		{"busiest / mean engine, computed tokens", ratio(turn.ComputeBalance), ratio(picked.ComputeBalance)},
-		{"requests", fmt.Sprint(turn.Requests), fmt.Sprint(picked.Requests)},
-		{"errors", fmt.Sprint(turn.Errors), fmt.Sprint(picked.Errors)},
+		{"requests", strconv.Itoa(turn.Requests), strconv.Itoa(picked.Requests)},
+		{"errors", strconv.Itoa(turn.Errors), strconv.Itoa(picked.Errors)},
 	}
 	var width [3]int
 	for _, row := range rows {
