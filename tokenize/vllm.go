@@ -1,0 +1,142 @@
+package tokenize
+
+import (
+	"github.com/warmroute/warmroute/tokenize/jinja"
+)
+
+// vllm reads requests as vLLM 0.32 with transformers 5.16 to 5.19 does. The
+// rules are those of vllm/entrypoints/openai/chat_completion/protocol.py,
+// vllm/renderers/{online_renderer,chat_utils,hf,params}.py and transformers'
+// apply_chat_template; testdata/vllm-0.32.jsonl holds what they made of requests.
+//
+// Members that do not touch the prompt are not looked at. Where one of them
+// makes the engine refuse the request, it was tokenized for nothing, which harms
+// nobody.
+type vllm struct {
+	// trustTemplate: the engine runs with --trust-request-chat-template.
+	trustTemplate bool
+	// format is --chat-template-content-format: "auto", "string" or "openai".
+	format string
+}
+
+// chatFields are the members of a chat request that decide its prompt, raw.
+type chatFields struct {
+	messages, tools, toolChoice, documents             []byte
+	addGeneration, continueFinal, addSpecial, echo     []byte
+	template, templateKwargs, effort                   []byte
+	mediaKwargs, processorKwargs, transfer, keep, side []byte
+}
+
+func (c *chatFields) read(body []byte) error {
+	f := newFields(body)
+	for f.next() {
+		switch f.key {
+		case "messages":
+			c.messages = f.value
+		case "tools":
+			c.tools = f.value
+		case "tool_choice":
+			c.toolChoice = f.value
+		case "documents":
+			c.documents = f.value
+		case "add_generation_prompt":
+			c.addGeneration = f.value
+		case "continue_final_message":
+			c.continueFinal = f.value
+		case "add_special_tokens":
+			c.addSpecial = f.value
+		case "echo":
+			c.echo = f.value
+		case "chat_template":
+			c.template = f.value
+		case "chat_template_kwargs":
+			c.templateKwargs = f.value
+		case "reasoning_effort":
+			c.effort = f.value
+		case "media_io_kwargs":
+			c.mediaKwargs = f.value
+		case "mm_processor_kwargs":
+			c.processorKwargs = f.value
+		case "kv_transfer_params":
+			c.transfer = f.value
+		case "truncate_prompt_tokens":
+			c.keep = f.value
+		case "truncation_side":
+			c.side = f.value
+		}
+	}
+	if f.err != nil {
+		return refusef("%w", f.err)
+	}
+	return nil
+}
+
+// chat prepares a /v1/chat/completions request.
+func (e vllm) chat(t *Tokenizer, body []byte) (prepared, error) {
+	var raw chatFields
+	if err := raw.read(body); err != nil {
+		return prepared{}, err
+	}
+	req, err := raw.decode()
+	if err != nil {
+		return prepared{}, err
+	}
+	if ids, err := raw.reusedIDs(req); err != nil || ids != nil {
+		return prepared{ids: ids}, err
+	}
+	ready := prepared{special: req.addSpecial, cut: req.cut}
+	vars, err := req.variables(t)
+	if err != nil {
+		return prepared{}, err
+	}
+	tools, _ := vars.Get("tools")
+	if ready.template, err = e.template(t, req, !tools.IsNone()); err != nil {
+		return prepared{}, err
+	}
+	parts := ready.template.parts
+	if e.format != "auto" {
+		parts = e.format == "openai"
+	}
+	messages, err := vllmMessages(req.messages, parts)
+	if err != nil {
+		return prepared{}, err
+	}
+	if !ready.template.developer {
+		if messages, err = developerAsSystem(messages); err != nil {
+			return prepared{}, err
+		}
+	}
+	if messages.Len() == 0 {
+		return prepared{}, refusef("no messages")
+	}
+	if req.continueFinal {
+		if ready.final, err = markFinal(messages, ready.template); err != nil {
+			return prepared{}, err
+		}
+	}
+	vars.Set("messages", jinja.FromList(messages))
+	ready.vars = vars
+	return ready, nil
+}
+
+// template returns the request's own template where it is trusted, else the
+// model's.
+func (e vllm) template(t *Tokenizer, req *vllmRequest, tools bool) (*compiled, error) {
+	if req.template == nil {
+		return t.templates.choose(tools)
+	}
+	if !e.trustTemplate {
+		return nil, failf(reasonRequestTemplate, "the request brings a chat template")
+	}
+	if *req.template == "" {
+		return t.templates.choose(tools)
+	}
+	if c := t.templates.named[*req.template]; c != nil {
+		return c, nil
+	}
+	c, err := compile(*req.template)
+	if err != nil {
+		return nil, renderError(err)
+	}
+	return c, nil
+}
