@@ -88,7 +88,7 @@ fix: need-go native ## let the tools repair what they can
 generate: need-go native ## generated code and documents
 	@$(call step,generate)
 	@$(TOOL) buf generate
-	@mkdir -p $(BUILD) && go run ./cmd/warmroute reference > $(BUILD)/configuration.md && mv $(BUILD)/configuration.md doc/configuration.md
+	@out="$$(go test -count 1 -run '^TestDocuments$$' ./cmd/warmroute -update 2>&1)" || { echo "$$out" >&2; exit 1; }
 
 # A developer's tree may have changes of its own: only what generation adds counts.
 .PHONY: clean-tree
