@@ -262,7 +262,7 @@ func writeMessage(t *testing.T, r *extprocv3.ProcessingResponse) string {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(text) > 1024 {
+			if len(text) > 200 {
 				node["bytes"] = len(text)
 			} else {
 				node["text"] = string(text)

@@ -183,6 +183,8 @@ func (st *stream) requestBody(chunk []byte, last bool) {
 			if st.size > st.maxBody {
 				st.giveUp(untokenizedTooLarge)
 			}
+		case st.mode == modeNone || st.mode == modeStreamed:
+			st.giveUp(untokenizedBodyUnseen) // the headers were not ours to answer, and have left
 		default:
 			// The whole body although the end is not marked when trailers
 			// follow, or its beginning at Envoy's buffer limit.
