@@ -75,6 +75,7 @@ func TestModelRepeatsCaptures(t *testing.T) {
 		{name: "duplicates", bursts: map[string][][]int{"same 200-token prompt three times at once": {{1, 0, 2}}}},
 		{name: "random-walk", bursts: map[string][][]int{"burst": {{3}, {1, 2, 0, 4}}}},
 		{name: "reset"},
+		{name: "reset-delayed"},
 		{name: "restart"},
 		// The adapter's path is part of its hashes and is not in the capture.
 		{name: "salt-lora", without: "adapter-a"},
@@ -116,9 +117,31 @@ func without(lines []line, model string) []line {
 
 func replayCapture(t *testing.T, lines []line, f Format, bursts map[string][][]int) {
 	t.Helper()
+	var want, got []string
+	for _, l := range lines {
+		if l.Kind == "frame" {
+			want = append(want, describe(t, unhex(t, l.Frame[2])))
+		}
+	}
+	cached := playCapture(t, lines, f, bursts, func(events []engine.Event) {
+		got = append(got, describe(t, AppendBatch(nil, f, 0, 0, events)))
+	})
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("events (-vLLM +model):\n%s", diff)
+	}
+	for i, l := range lines {
+		if l.Kind == "request" && l.Cached != nil && cached[uint64(i)] != *l.Cached {
+			t.Errorf("%q: got %d cached tokens, want %d", l.Note, cached[uint64(i)], *l.Cached)
+		}
+	}
+}
+
+// playCapture does to the model what was done to vLLM. It returns the cached
+// tokens by line.
+func playCapture(t *testing.T, lines []line, f Format, bursts map[string][][]int, batch func([]engine.Event)) map[uint64]int {
+	t.Helper()
 	e := newEngine(t, f)
 	cached := map[uint64]int{}
-	var frames []string
 	step := func() bool {
 		if _, ok := e.Next(); !ok {
 			return false
@@ -128,11 +151,10 @@ func replayCapture(t *testing.T, lines []line, f Format, bursts map[string][][]i
 			cached[u.ID] = u.Cached
 		}
 		if len(out.Events) > 0 {
-			frames = append(frames, describe(t, AppendBatch(nil, f, 0, 0, out.Events)))
+			batch(out.Events)
 		}
 		return true
 	}
-	var want []string
 	for i := 0; i < len(lines); i++ {
 		l := lines[i]
 		switch {
@@ -142,8 +164,6 @@ func replayCapture(t *testing.T, lines []line, f Format, bursts map[string][][]i
 			}
 		case l.Kind == "control" && strings.Contains(l.Note, "restarted"):
 			e = newEngine(t, f)
-		case l.Kind == "frame":
-			want = append(want, describe(t, unhex(t, l.Frame[2])))
 		case l.Kind == "request":
 			steps := [][]int{{0}}
 			if note, _, ok := strings.Cut(l.Note, " ("); ok && bursts[note] != nil {
@@ -162,14 +182,7 @@ func replayCapture(t *testing.T, lines []line, f Format, bursts map[string][][]i
 			}
 		}
 	}
-	if diff := cmp.Diff(want, frames); diff != "" {
-		t.Errorf("events (-vLLM +model):\n%s", diff)
-	}
-	for i, l := range lines {
-		if l.Kind == "request" && l.Cached != nil && cached[uint64(i)] != *l.Cached {
-			t.Errorf("%q: got %d cached tokens, want %d", l.Note, cached[uint64(i)], *l.Cached)
-		}
-	}
+	return cached
 }
 
 func submit(t *testing.T, e *engine.Engine, now time.Duration, id int, l *line) {
