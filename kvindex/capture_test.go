@@ -324,7 +324,7 @@ func (r *run) follow(t *testing.T, lines []line) {
 		case "control":
 			if r.restarts && l.Note == "engine process restarted here (empty cache, sequence starts at 0)" {
 				for _, fo := range r.followers {
-					fo.feed.Lost()
+					fo.feed.Lost(nil)
 					fo.feed.Connected()
 					fo.pump()
 					*fo.mirror = *newMirror()
@@ -365,7 +365,7 @@ func (r *run) replay(t *testing.T, l line) {
 	x.Attach(0, "tiny")
 	fresh := NewFeed(x, 0)
 	fresh.Connected()
-	fo.feed.Lost()
+	fo.feed.Lost(nil)
 	fo.feed.Connected()
 	for _, f := range []*Feed{fresh, fo.feed} {
 		if from, ok := f.NextReplay(); from != 0 || !ok {

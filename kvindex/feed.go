@@ -52,11 +52,12 @@ type FeedStats struct {
 	Duplicates  uint64 // frames that were there already
 	Undecodable uint64 // frames that could not be read; blocks cleared
 	Overflow    uint64 // live frames dropped while a replay ran
+	Malformed   uint64 // messages that are no frame of an event stream
 	Connections uint64
 	Restarts    uint64 // times the engine was seen to have started again; blocks cleared
 	Replays     uint64
 	Gaps        [numGapCauses]uint64 // by GapCause
-	LastError   string               // of the last undecodable frame
+	LastError   string               // of the last frame that could not be read, or connection that failed
 }
 
 // Feed merges the live and the replayed frames of one engine rank by sequence
@@ -68,6 +69,7 @@ type FeedStats struct {
 //	ReplayFrame ...  its frames as they come
 //	ReplayEnd        or ReplayFailed, when there is no replay, or it broke off
 //	Live ...         frames of the subscription, at any time
+//	Recheck          nothing came for a while
 //	Lost             the subscription is gone
 //
 // Its rules:
@@ -158,14 +160,25 @@ func (f *Feed) Connected() {
 	f.want(0)
 }
 
-// Lost says that the live subscription is gone. The blocks stay until the next
-// one tells whether they still hold.
-func (f *Feed) Lost() {
+// Lost says that the live subscription is gone, or could not be made, and why;
+// err may be nil. The blocks stay until the next one tells whether they still
+// hold.
+func (f *Feed) Lost(err error) {
 	f.mu.Lock()
 	defer f.publish()
 	f.stats.Connected, f.stats.Synced = false, false
+	if err != nil {
+		f.stats.LastError = err.Error()
+	}
 	f.dropLive()
 	f.replay, f.abandoned = replayIdle, false
+}
+
+// Malformed counts a message of the engine that is no frame of an event stream.
+func (f *Feed) Malformed() {
+	f.mu.Lock()
+	defer f.publish()
+	f.stats.Malformed++
 }
 
 // Recheck asks for whatever the engine has sent beyond what was received, as
