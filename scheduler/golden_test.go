@@ -1,7 +1,6 @@
 package scheduler
 
 import (
-	"context"
 	"flag"
 	"fmt"
 	"net/netip"
@@ -116,20 +115,21 @@ func playTable(t *testing.T, input string) string {
 			}
 			req := parseRequest(t, rest)
 			req.Now = now
-			playRequest(&out, s, req)
+			playRequest(t, &out, s, req)
 		}
 	}
 	return out.String()
 }
 
-func playRequest(out *strings.Builder, s *Scheduler, req *Request) {
+func playRequest(t *testing.T, out *strings.Builder, s *Scheduler, req *Request) {
+	t.Helper()
 	sc := new(scratch)
 	snap := s.pool.snapshot.Load()
 	s.filter(sc, snap, req)
 	s.match(sc, snap, req)
 	s.price(sc.candidates, s.promptTokens(req), s.pool.since(req.Now))
 
-	d, err := s.Pick(context.Background(), req)
+	d, err := s.Pick(t.Context(), req)
 	if err != nil {
 		fmt.Fprintf(out, "%v\n", err)
 		return

@@ -1,7 +1,6 @@
 package scheduler
 
 import (
-	"context"
 	"testing"
 
 	"github.com/warmroute/warmroute/kvindex"
@@ -81,7 +80,7 @@ func TestPickWithIndexDoesNotAllocate(t *testing.T) {
 	s := New(Config{}, pool, index)
 	req := &Request{Model: "m", Tokens: tokens, Now: start}
 	allocs := testing.AllocsPerRun(5000, func() {
-		if d, err := s.Pick(context.Background(), req); err != nil || d.Matched != 2048 {
+		if d, err := s.Pick(t.Context(), req); err != nil || d.Matched != 2048 {
 			t.Fatal(d, err)
 		}
 	})

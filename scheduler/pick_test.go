@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"testing"
 	"time"
 
@@ -57,7 +58,7 @@ func TestPickDoesNotAllocate(t *testing.T) {
 			req.Subset = append(req.Subset, address(i))
 		}
 		allocs := testing.AllocsPerRun(2000, func() {
-			if _, err := s.Pick(context.Background(), req); err != nil {
+			if _, err := s.Pick(t.Context(), req); err != nil {
 				t.Fatal(err)
 			}
 		})
@@ -77,7 +78,7 @@ func BenchmarkPick(b *testing.B) {
 			s := New(Config{Seed: 1}, pool, index)
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := s.Pick(context.Background(), req); err != nil {
+				if _, err := s.Pick(b.Context(), req); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -156,7 +157,7 @@ func TestStatsCountByModelAndReason(t *testing.T) {
 func TestStatsBoundModels(t *testing.T) {
 	var c counters
 	for i := range 2 * maxModels {
-		c.count(fmt.Sprint(i), Decision{Reason: ReasonSingle})
+		c.count(strconv.Itoa(i), Decision{Reason: ReasonSingle})
 	}
 	all := *c.models.Load()
 	if len(all) != maxModels+1 {

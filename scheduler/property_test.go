@@ -2,10 +2,10 @@ package scheduler
 
 import (
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -81,13 +81,13 @@ func TestNoRuleIsEverViolated(t *testing.T) {
 			})
 			return e.Up && serves && in
 		}
-		any := slices.ContainsFunc(f.pool.Snapshot(), allowed)
+		exists := slices.ContainsFunc(f.pool.Snapshot(), allowed)
 
 		d, err := s.Pick(t.Context(), req)
 		switch {
-		case err != nil && any:
+		case err != nil && exists:
 			t.Fatalf("round %d: %v although a candidate exists", round, err)
-		case err == nil && !any:
+		case err == nil && !exists:
 			t.Fatalf("round %d: picked %v although no endpoint is allowed", round, d.Endpoint)
 		case err != nil && !errors.Is(err, ErrNoEndpoint):
 			t.Fatalf("round %d: %v does not wrap ErrNoEndpoint", round, err)
@@ -148,7 +148,7 @@ func TestTiesAreSharedAndReproducible(t *testing.T) {
 			}
 			i := int(d.Endpoint.Addr().As4()[3])
 			count[i]++
-			order += fmt.Sprint(i)
+			order += strconv.Itoa(i)
 		}
 		return order, count
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -113,11 +114,7 @@ func TestRun(t *testing.T) {
 		} {
 			time.Sleep(30 * time.Second)
 			engine.set(func(s *script) {
-				next := answers{}
-				for k, v := range s.answers {
-					next[k] = v
-				}
-				s.answers = next
+				s.answers = maps.Clone(s.answers) // a request may still read the old ones
 				step(s)
 			})
 		}
