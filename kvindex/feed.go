@@ -243,7 +243,9 @@ func (f *Feed) ReplayFrame(seq uint64, payload []byte) {
 	case f.blind:
 		f.blind = false
 		f.skipTo(seq)
-	case seq > f.next:
+	case seq > f.next || seq == f.next && first && f.verifies:
+		// Frames are missing, or none overlaps that would show whether this is
+		// still the same life of the engine.
 		f.giveUp(GapReplayRing)
 		f.skipTo(seq)
 	case seq < f.next && f.repeats(seq, payload) != different:
