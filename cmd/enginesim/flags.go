@@ -25,6 +25,7 @@ type flags struct {
 	version          string
 	engine           engine.Config
 	format           kvevents.Format
+	topic            string
 	bufferSteps, hwm int
 	timeScale        float64
 	streamInterval   time.Duration
@@ -64,6 +65,7 @@ func parseFlags(args []string, stderr io.Writer) (*flags, error) {
 	fs.DurationVar(&f.streamInterval, "stream-interval", 20*time.Millisecond, "least time between two chunks of a stream after its first token; tokens that come faster share a chunk")
 	fs.StringVar(&f.engine.HashSeed, "hash-seed", "", "PYTHONHASHSEED of the engines: text hashed into every first block (default \""+engine.DefaultHashSeed+"\", as an engine without the variable)")
 	format := fs.String("event-format", "map", "KV event items: map as vLLM 0.32, or array as 0.23")
+	fs.StringVar(&f.topic, "topic", "kv@ADDRESS@MODEL", "`topic` of the KV events; ADDRESS and MODEL stand for the engine's own")
 	fs.IntVar(&f.bufferSteps, "buffer-steps", 10000, "batches that a replay can reach back")
 	fs.IntVar(&f.hwm, "hwm", 100000, "batches that wait for a slow subscriber before more are dropped for it")
 	fs.IntVar(&f.served, "remember", 100000, "finished requests that /sim/requests lists")

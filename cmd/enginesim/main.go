@@ -15,6 +15,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -78,7 +79,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 			s, err = server.New(server.Config{
 				Index: i, Engine: f.engine,
 				Events: kvevents.Config{
-					Format: f.format, Topic: fmt.Sprintf("kv@%s@%s", lns[0].Addr(), f.model),
+					Format: f.format, Topic: strings.NewReplacer("ADDRESS", lns[0].Addr().String(), "MODEL", f.model).Replace(f.topic),
 					BufferSteps: f.bufferSteps, HWM: f.hwm,
 				},
 				Model: f.model, Aliases: f.aliases, Root: root, Adapters: f.adapters, Version: f.version,

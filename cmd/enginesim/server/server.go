@@ -75,9 +75,8 @@ type Server struct {
 
 // outcomes counts what the engine's own counters do not know.
 type outcomes struct {
-	length, stop, abort, failed uint64
-	ttft                        histogram
-	e2e                         histogram
+	length, stop, abort uint64
+	ttft, e2e           histogram
 }
 
 // served is one finished request as /sim/requests shows it. Times are simulated
@@ -134,7 +133,13 @@ func (s *Server) Serve(ctx context.Context, api, events, replay net.Listener) er
 	})
 	g.Go(func() error {
 		<-ctx.Done()
-		return hs.Close()
+		// Requests end with ctx; what still has not ended after a moment is cut off.
+		grace, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		if err := hs.Shutdown(grace); err != nil {
+			return hs.Close()
+		}
+		return nil
 	})
 	return g.Wait()
 }
