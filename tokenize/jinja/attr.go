@@ -91,22 +91,17 @@ func (in *interp) element(object Value, at int64) (Value, bool, error) {
 			return items[at], true, nil
 		}
 	case KindString:
-		s := object.text()
-		if err := in.spendText(len(s)); err != nil {
+		at = max(at, -int64(len(object.text()))-1)
+		c, ok := runeAt(object.text(), at)
+		// The way from the nearer end is walked, but all of a text too short.
+		walked := max(at, -at)
+		if !ok {
+			walked = int64(len(object.text()))
+		}
+		if err := in.spend(int(min(walked, int64(len(object.text()))) / 4)); err != nil || !ok {
 			return Value{}, false, err
 		}
-		if at < 0 {
-			at += int64(utf8.RuneCountInString(s))
-		}
-		if at < 0 || at >= int64(len(s)) {
-			return Value{}, false, nil
-		}
-		start := runeOffset(s, int(at))
-		if start == len(s) {
-			return Value{}, false, nil
-		}
-		_, n := utf8.DecodeRuneInString(s[start:])
-		return object.sameSafety(s[start : start+n]), true, nil
+		return object.sameSafety(c), true, nil
 	case kindRange:
 		r := (*pyRange)(object.ref)
 		n := int64(r.len())
@@ -118,6 +113,24 @@ func (in *interp) element(object Value, at int64) (Value, bool, error) {
 		}
 	}
 	return Value{}, false, nil
+}
+
+// runeAt is character number at of s, from the end if negative.
+func runeAt(s string, at int64) (string, bool) {
+	if at >= int64(len(s)) || -at > int64(len(s)) {
+		return "", false
+	}
+	if at >= 0 {
+		s = s[runeOffset(s, int(at)):]
+		_, n := utf8.DecodeRuneInString(s)
+		return s[:n], n > 0
+	}
+	for ; at < -1 && s != ""; at++ {
+		_, n := utf8.DecodeLastRuneInString(s)
+		s = s[:len(s)-n]
+	}
+	_, n := utf8.DecodeLastRuneInString(s)
+	return s[len(s)-n:], n > 0
 }
 
 // runeOffset is the byte offset of character n, or len(s) past the end.

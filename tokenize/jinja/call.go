@@ -50,6 +50,10 @@ func (l *argList) eval(in *interp, caller *Value) (args, error) {
 		if err != nil {
 			return a, err
 		}
+		// Twice: whoever keeps the arguments copies them.
+		if err := in.spend(2 * seq.len()); err != nil {
+			return a, err
+		}
 		in.stack = append(in.stack, seq.all()...)
 	}
 	for i := range l.named {

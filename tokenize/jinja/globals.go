@@ -55,6 +55,10 @@ func strftimeFunc(in *interp, _ Value, a args) (Value, error) {
 	if !b.value[0].isString() {
 		return Value{}, typeFault("strftime() argument must be str, not %s", typeName(b.value[0]))
 	}
+	// A conversion is two bytes, and writes some ten.
+	if err := in.spend(len(b.value[0].text())); err != nil {
+		return Value{}, err
+	}
 	s, err := strftime(in.now(), b.value[0].text())
 	if err != nil {
 		return Value{}, err
