@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -103,8 +104,7 @@ func (l *ledger) observe(at time.Duration, load *Load) {
 	var unseen, unseenTokens int64
 	var unseenWork, atLeast, atMost time.Duration
 	seen := 0
-	for i := len(l.picks) - 1; i >= 0; i-- {
-		r := l.picks[i]
+	for _, r := range slices.Backward(l.picks) {
 		switch {
 		case r.at+settleTime+min(r.work, stepTime) > at:
 			unseen++

@@ -72,8 +72,8 @@ type scratch struct {
 	depth      []int
 	subset     []netip.AddrPort
 
-	up, serving, named int    // endpoints left after each filter
-	model              string // the inventory's own copy of the model name, for counting
+	up, serving int    // endpoints left after the first filters
+	model       string // the inventory's own copy of the model name, for counting
 }
 
 // maxHashes bounds the hashes kept between picks, 512 KiB: a prompt of a

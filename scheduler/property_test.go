@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -139,7 +140,7 @@ func TestTiesAreSharedAndReproducible(t *testing.T) {
 	picks := func(seed uint64) (string, []int) {
 		f := newFleet(4)
 		count := make([]int, 4)
-		var order string
+		var order strings.Builder
 		s := New(Config{Seed: seed}, f.pool, f.index)
 		for range 4000 {
 			d, err := s.Pick(t.Context(), &Request{Model: "m", Bodyless: true, Now: start})
@@ -148,9 +149,9 @@ func TestTiesAreSharedAndReproducible(t *testing.T) {
 			}
 			i := int(d.Endpoint.Addr().As4()[3])
 			count[i]++
-			order += strconv.Itoa(i)
+			order.WriteString(strconv.Itoa(i))
 		}
-		return order, count
+		return order.String(), count
 	}
 	first, count := picks(42)
 	for i, n := range count {

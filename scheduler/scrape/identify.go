@@ -106,7 +106,7 @@ func ask(ctx context.Context, client *http.Client, addr netip.AddrPort, path str
 	if err != nil {
 		return err
 	}
-	defer resp.Body.Close() //nolint:errcheck // nothing was written
+	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	switch {
 	case err != nil:

@@ -52,7 +52,7 @@ func fetchMetrics(ctx context.Context, client *http.Client, addr netip.AddrPort)
 	if err != nil {
 		return nil, err
 	}
-	defer resp.Body.Close() //nolint:errcheck // nothing was written
+	defer resp.Body.Close()
 	if resp.StatusCode >= http.StatusInternalServerError {
 		return nil, fmt.Errorf("scrape: GET /metrics: status %d", resp.StatusCode)
 	}

@@ -20,11 +20,11 @@ var (
 	nan   = math.NaN()
 )
 
-func fixture(t testing.TB, name string) []byte {
-	t.Helper()
+func fixture(tb testing.TB, name string) []byte {
+	tb.Helper()
 	b, err := os.ReadFile("testdata/" + name)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return b
 }
