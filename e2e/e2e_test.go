@@ -224,6 +224,26 @@ func (s *system) endpoints() []*warmroutev1.Endpoint {
 	return res.Msg.GetEndpoints()
 }
 
+// readingTime is what a user takes at least before the next question. It is
+// longer than the picker counts a pick of its own that no report shows yet.
+const readingTime = 300 * time.Millisecond
+
+// awaitIdle waits until the picker has heard from every engine, readingTime
+// from now or later, that it has nothing to do.
+func (s *system) awaitIdle() {
+	s.t.Helper()
+	from := time.Now().Add(readingTime)
+	s.eventually("the picker knows that every engine is idle", func() (string, bool) {
+		for _, e := range s.endpoints() {
+			load := e.GetLoad()
+			if load == nil || load.GetRunning()+load.GetWaiting() > 0 || load.GetAge().AsDuration() > time.Since(from) {
+				return e.String(), false
+			}
+		}
+		return "", true
+	})
+}
+
 // awaitIndex waits until the picker believes of every engine exactly the number
 // of blocks that the engine holds, and each holds some.
 func (s *system) awaitIndex() {

@@ -45,7 +45,6 @@ func TestRequestsAPickerCannotReadReachAnEngine(t *testing.T) {
 		status           int
 	}{
 		{"a body that is no JSON is the engine's to refuse", "/v1/chat/completions", `{"model": "tiny", "messages": [`, 400},
-		{"a model nobody serves is refused by an engine, not lost", "/v1/chat/completions", `{"model":"other","messages":[{"role":"user","content":"x"}]}`, 404},
 		{"a prompt of token ids", "/v1/completions", `{"model":"tiny","prompt":[1,2,3],"max_tokens":2}`, 200},
 		{"a path that has no prompt", "/tokenize", `{"model":"tiny","prompt":"hello"}`, 200},
 	} {
@@ -59,6 +58,9 @@ func TestRequestsAPickerCannotReadReachAnEngine(t *testing.T) {
 	}
 	if a := s.get(s.URL + "/v1/models"); a.status != 200 || !strings.Contains(string(a.body), `"tiny"`) {
 		t.Errorf("GET /v1/models: status %d: %s", a.status, a.body)
+	}
+	if a := s.post(s.URL+"/v1/chat/completions", `{"model":"other","messages":[]}`); a.status != 503 || a.Error.Code != "no_endpoint" {
+		t.Errorf("a model nobody serves: status %d: %s", a.status, a.body)
 	}
 	if n := s.decisions("bodyless"); n == 0 {
 		t.Error("no bodyless request is counted")

@@ -9,7 +9,8 @@ import (
 	"github.com/warmroute/warmroute/e2e/stack"
 )
 
-// prompt is n words of plain text that differ for every seed.
+// prompt is n words of plain text, from the first word on other ones for seeds
+// that are near.
 func prompt(seed, n int) string {
 	words := strings.Fields("the cache holds what was computed before so that a second question about " +
 		"the same text costs only its new words and an engine that has seen them answers first")
@@ -17,7 +18,7 @@ func prompt(seed, n int) string {
 	for i := range out {
 		out[i] = words[(i*(seed*2+1)+seed)%len(words)]
 	}
-	return fmt.Sprintf("Note %d. %s.", seed, strings.Join(out, " "))
+	return strings.Join(out, " ")
 }
 
 // reusable is the number of leading tokens of want that an engine finds in its
@@ -50,6 +51,7 @@ func TestTwoTurns(t *testing.T) {
 				}
 			}
 			s.awaitIndex()
+			s.awaitIdle()
 			shared := reusable(s.tokens([]turn{system, {"user", "a"}}), s.tokens([]turn{system, {"user", "b"}}))
 			if shared < 10*blockSize {
 				t.Fatalf("the system prompt is only %d reusable tokens", shared)
@@ -67,6 +69,7 @@ func TestTwoTurns(t *testing.T) {
 				held := slices.Concat(first.PromptTokenIDs, first.Choices[0].TokenIDs)
 				held = held[:len(held)-1]
 				s.awaitIndex()
+				s.awaitIdle()
 
 				conversation = append(conversation,
 					turn{"assistant", first.Choices[0].Message.Content}, turn{"user", prompt(300+n, 20)})
@@ -92,6 +95,7 @@ func TestTwoTurns(t *testing.T) {
 				}
 				picked[engine] = true
 				s.awaitIndex()
+				s.awaitIdle()
 			}
 			if len(picked) < 2 {
 				t.Errorf("all conversations went to one engine: %v", picked)
