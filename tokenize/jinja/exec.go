@@ -3,11 +3,73 @@ package jinja
 func (s *textStmt) exec(in *interp) (signal, error) { return next, in.emit(s.text) }
 
 func (s *printStmt) exec(in *interp) (signal, error) {
+	switch e := s.value.(type) {
+	case *binaryExpr:
+		if e.op == opAdd {
+			return next, in.printSum(e)
+		}
+	case *concatExpr:
+		return next, in.printConcat(e)
+	}
 	v, err := s.value.eval(in)
 	if err != nil {
 		return next, err
 	}
 	return next, in.print(v)
+}
+
+// printSum prints a sum. One of strings goes to the output piece by piece,
+// without the strings in between.
+func (in *interp) printSum(e *binaryExpr) error {
+	v, written, err := in.appendSum(e)
+	if err != nil || written {
+		return err
+	}
+	return in.print(v)
+}
+
+// appendSum appends a sum of plain strings to the output; any other sum it
+// returns.
+func (in *interp) appendSum(e *binaryExpr) (v Value, written bool, err error) {
+	start := len(in.out)
+	if left, ok := e.left.(*binaryExpr); ok && left.op == opAdd {
+		v, written, err = in.appendSum(left)
+	} else {
+		v, err = e.left.eval(in)
+	}
+	if err == nil && !written && v.isString() && !v.isSafe() {
+		err = in.emit(v.text())
+		written = true
+	}
+	if err != nil {
+		return Value{}, false, err
+	}
+	right, err := e.right.eval(in)
+	if err != nil {
+		return Value{}, false, err
+	}
+	if written {
+		if right.isString() && !right.isSafe() {
+			return Value{}, true, in.emit(right.text())
+		}
+		v = String(string(in.out[start:]))
+		in.out = in.out[:start]
+	}
+	v, err = in.arithmetic(opAdd, v, right)
+	return v, false, err
+}
+
+func (in *interp) printConcat(e *concatExpr) error {
+	for _, part := range e.parts {
+		v, err := part.eval(in)
+		if err != nil {
+			return err
+		}
+		if err := in.print(v); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (s *ifStmt) exec(in *interp) (signal, error) {

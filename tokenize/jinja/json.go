@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/big"
+	"math/bits"
 	"strconv"
 	"strings"
 	"unicode/utf16"
@@ -279,47 +280,67 @@ func parseInt(text string, base int) Value {
 func (d *decoder) string() (string, error) {
 	d.pos++
 	start := d.pos
-	for d.pos < len(d.src) {
-		switch c := d.src[d.pos]; {
-		case c == '"':
-			s := d.src[start:d.pos]
-			d.pos++
-			return s, nil
-		case c == '\\':
-			return d.escaped(start)
-		case c < ' ':
-			return "", d.fail("control character in a string")
-		default:
-			d.pos++
+	d.pos += plainText(d.src[start:])
+	switch d.peek() {
+	case '"':
+		s := d.src[start:d.pos]
+		d.pos++
+		return s, nil
+	case '\\':
+		return d.escaped(start)
+	default:
+		return "", d.fail("string without end, or a control character in it")
+	}
+}
+
+// plainText returns how many bytes at the start of s are neither a quote, nor
+// a backslash, nor a control character. It looks at eight bytes at a time.
+func plainText(s string) int {
+	const (
+		ones  = 0x0101010101010101
+		highs = 0x80 * ones
+	)
+	i := 0
+	for ; i+8 <= len(s); i += 8 {
+		x := uint64(s[i]) | uint64(s[i+1])<<8 | uint64(s[i+2])<<16 | uint64(s[i+3])<<24 |
+			uint64(s[i+4])<<32 | uint64(s[i+5])<<40 | uint64(s[i+6])<<48 | uint64(s[i+7])<<56
+		quote, slash := x^'"'*ones, x^'\\'*ones
+		// The high bit of the first byte that is below the subtrahend is set;
+		// bits above it may be wrong.
+		found := ((quote-ones)&^quote | (slash-ones)&^slash | (x-' '*ones)&^x) & highs
+		if found != 0 {
+			return i + bits.TrailingZeros64(found)/8
 		}
 	}
-	return "", d.fail("string without end")
+	for ; i < len(s); i++ {
+		if c := s[i]; c == '"' || c == '\\' || c < ' ' {
+			break
+		}
+	}
+	return i
 }
 
 // escaped reads the rest of a string whose first escape is at pos.
 func (d *decoder) escaped(start int) (string, error) {
 	var b strings.Builder
-	for d.pos < len(d.src) {
-		switch c := d.src[d.pos]; {
-		case c == '"':
-			b.WriteString(d.src[start:d.pos])
+	for {
+		b.WriteString(d.src[start:d.pos])
+		switch d.peek() {
+		case '"':
 			d.pos++
 			return b.String(), nil
-		case c == '\\':
-			b.WriteString(d.src[start:d.pos])
+		case '\\':
 			r, err := d.escape()
 			if err != nil {
 				return "", err
 			}
 			b.WriteRune(r)
 			start = d.pos
-		case c < ' ':
-			return "", d.fail("control character in a string")
+			d.pos += plainText(d.src[start:])
 		default:
-			d.pos++
+			return "", d.fail("string without end, or a control character in it")
 		}
 	}
-	return "", d.fail("string without end")
 }
 
 func (d *decoder) escape() (rune, error) {

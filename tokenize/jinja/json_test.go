@@ -77,3 +77,23 @@ func TestDictKeepsFirstPlaceAndLastValue(t *testing.T) {
 		}
 	}
 }
+
+func TestStringsEndAtEveryOffset(t *testing.T) {
+	for n := range 40 {
+		for _, fill := range []string{"a", "\x7f", "é", "\u00a2"} {
+			text := strings.Repeat(fill, n)
+			for _, tail := range []struct{ json, want string }{{"", ""}, {`\n`, "\n"}, {`\\b`, `\b`}} {
+				v, err := DecodeJSON([]byte(`["` + text + tail.json + `","x"]`))
+				if err != nil {
+					t.Fatalf("%q after %d: %v", tail.json, n, err)
+				}
+				if got, want := v.List().At(0).Str(), text+tail.want; got != want {
+					t.Errorf("got %q, want %q", got, want)
+				}
+			}
+			if _, err := DecodeJSON([]byte(`"` + text + "\x1f\"")); err == nil {
+				t.Errorf("control character after %d bytes is not an error", len(text))
+			}
+		}
+	}
+}
