@@ -33,7 +33,7 @@ func loadModels(ctx context.Context, configured []modelConfig, log *slog.Logger)
 			models.Alias(alias, m.Name)
 		}
 		log.LogAttrs(ctx, slog.LevelInfo, "tokenizer loaded",
-			slog.String("model", m.Name), slog.String("directory", m.Tokenizer), slog.Duration("took", time.Since(start)))
+			slog.String("model", m.Name), slog.String("directory", m.Tokenizer), slog.Float64("seconds", time.Since(start).Seconds()))
 	}
 	return models, loaded, nil
 }
