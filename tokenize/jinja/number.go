@@ -97,3 +97,95 @@ func equalScalars(a, b Value) bool {
 		return a.ref == b.ref
 	}
 }
+
+// float converts a number; an integer beyond a float is Python's
+// OverflowError.
+func (v Value) float() (float64, error) {
+	switch {
+	case v.kind == KindFloat:
+		return floatFrom(v.num), nil
+	case v.flag&flagBig == 0:
+		return float64(int64(v.num)), nil
+	}
+	f, _ := new(big.Float).SetInt(v.bigInt()).Float64()
+	if math.IsInf(f, 0) {
+		return 0, typeFault("int too large to convert to float")
+	}
+	return f, nil
+}
+
+func floats(op operator, a, b Value) (Value, error) {
+	x, err := a.float()
+	if err != nil {
+		return Value{}, err
+	}
+	y, err := b.float()
+	if err != nil {
+		return Value{}, err
+	}
+	switch op {
+	case opAdd:
+		return Float(x + y), nil
+	case opSub:
+		return Float(x - y), nil
+	case opMul:
+		return Float(x * y), nil
+	case opPow:
+		return floatPower(x, y)
+	}
+	if y == 0 {
+		return Value{}, typeFault("division by zero")
+	}
+	if op == opDiv {
+		if a.flag|b.flag != 0 || x > 1<<53 || x < -1<<53 || y > 1<<53 || y < -1<<53 {
+			return divide(a, b, x, y)
+		}
+		return Float(x / y), nil
+	}
+	// As CPython does: the remainder takes the divisor's sign, and the
+	// quotient follows from it.
+	mod := math.Mod(x, y)
+	div := (x - mod) / y
+	if mod != 0 {
+		if (y < 0) != (mod < 0) {
+			mod += y
+			div--
+		}
+	} else {
+		mod = math.Copysign(0, y)
+	}
+	if op == opMod {
+		return Float(mod), nil
+	}
+	if div == 0 {
+		return Float(math.Copysign(0, x/y)), nil
+	}
+	floor := math.Floor(div)
+	if div-floor > 0.5 {
+		floor++
+	}
+	return Float(floor), nil
+}
+
+// divide is / where converting the integers first would round twice.
+func divide(a, b Value, x, y float64) (Value, error) {
+	if a.kind == KindFloat || b.kind == KindFloat {
+		return Float(x / y), nil
+	}
+	f, _ := new(big.Rat).SetFrac(a.bigInt(), b.bigInt()).Float64()
+	return Float(f), nil
+}
+
+func floatPower(x, y float64) (Value, error) {
+	if x == 0 && y < 0 {
+		return Value{}, typeFault("0.0 cannot be raised to a negative power")
+	}
+	if x < 0 && y != math.Trunc(y) && !math.IsInf(y, 0) && !math.IsInf(x, 0) {
+		return Value{}, fault(CauseUnsupported, "complex numbers")
+	}
+	z := math.Pow(x, y)
+	if math.IsInf(z, 0) && !math.IsInf(x, 0) && !math.IsInf(y, 0) {
+		return Value{}, typeFault("numerical result out of range")
+	}
+	return Float(z), nil
+}
