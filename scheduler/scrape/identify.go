@@ -47,17 +47,9 @@ type EventSource struct {
 	Topic  string
 }
 
-// Identify asks the engine at addr who it is.
-func Identify(ctx context.Context, client *http.Client, addr netip.AddrPort) (Identity, error) {
-	p, err := fetchMetrics(ctx, client, addr)
-	if err != nil {
-		return Identity{}, err
-	}
-	return identify(ctx, client, addr, p)
-}
-
-// identify asks for what the metrics page does not say. An answer that is
-// refused or missing leaves a gap; one that cannot be had at all is an error.
+// identify asks the engine who it is, beyond what its metrics page p says. An
+// answer that is refused or missing leaves a gap; one that cannot be had at all
+// is an error.
 func identify(ctx context.Context, client *http.Client, addr netip.AddrPort, p *page) (Identity, error) {
 	id := Identity{Ranks: max(1, len(p.engines))}
 	for _, e := range p.engines {

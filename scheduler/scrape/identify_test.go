@@ -34,6 +34,17 @@ func (a answers) RoundTrip(r *http.Request) (*http.Response, error) {
 
 var engineAddr = netip.MustParseAddrPort("10.0.0.1:8000")
 
+// lookOnce identifies the engine that gives those answers.
+func lookOnce(t *testing.T, a answers) (Identity, error) {
+	t.Helper()
+	client := &http.Client{Transport: a}
+	p, err := fetchMetrics(t.Context(), client, engineAddr)
+	if err != nil {
+		return Identity{}, err
+	}
+	return identify(t.Context(), client, engineAddr, p)
+}
+
 func TestIdentify(t *testing.T) {
 	load, dp2 := string(fixture(t, "metrics-load.txt")), string(fixture(t, "metrics-dp2.txt"))
 	models, version := string(fixture(t, "models.json")), string(fixture(t, "version.json"))
@@ -95,7 +106,7 @@ func TestIdentify(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := Identify(t.Context(), &http.Client{Transport: tt.answers}, engineAddr)
+			got, err := lookOnce(t, tt.answers)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -115,7 +126,7 @@ func TestIdentifyErrors(t *testing.T) {
 		{answers{"/metrics": "", "/v1/models": "500"}, "scrape: GET /v1/models: status 500"},
 		{answers{"/metrics": "dead"}, `scrape: Get "http://10.0.0.1:8000/metrics": unexpected EOF`},
 	} {
-		_, err := Identify(t.Context(), &http.Client{Transport: tt.answers}, engineAddr)
+		_, err := lookOnce(t, tt.answers)
 		if err == nil || err.Error() != tt.want {
 			t.Errorf("got %v, want %s", err, tt.want)
 		}
