@@ -14,6 +14,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -118,7 +119,7 @@ type Engine struct {
 	hash    *hasher
 	waiting []*Request
 	running []*Request
-	busy    bool          // a step is under way and ends at at
+	busy    bool          // a step is under way, until at
 	at      time.Duration // when the next thing happens, if anything can
 	stats   Stats
 }
@@ -152,7 +153,7 @@ func (e *Engine) Submit(now time.Duration, r *Request) error {
 	}
 	r.arrived, r.prompt, r.cached = now, len(r.Tokens), -1
 	// The engine appends output tokens; never into the caller's array.
-	r.Tokens = r.Tokens[:len(r.Tokens):len(r.Tokens)]
+	r.Tokens = slices.Clip(r.Tokens)
 	if _, working := e.Next(); !working {
 		e.at = now
 	}

@@ -1,5 +1,7 @@
 package engine
 
+import "slices"
+
 // block is one physical block of the KV cache.
 type block struct {
 	refs   int
@@ -68,8 +70,7 @@ func (p *pool) take() *block {
 
 // drop gives back the references of one request, last block first.
 func (p *pool) drop(bs []*block) {
-	for i := len(bs) - 1; i >= 0; i-- {
-		b := bs[i]
+	for _, b := range slices.Backward(bs) {
 		if b.refs--; b.refs == 0 {
 			p.release(b)
 		}

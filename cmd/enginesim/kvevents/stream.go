@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"net"
+	"slices"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -91,7 +92,7 @@ func (s *Stream) replay(parts [][]byte, reply func(parts ...[]byte) error) {
 		head, last = head[:1], last[1:]
 	}
 	for i, payload := range batches {
-		if reply(append(head[:len(head):len(head)], sequence(first+uint64(i)), payload)...) != nil {
+		if reply(append(slices.Clip(head), sequence(first+uint64(i)), payload)...) != nil {
 			return
 		}
 	}

@@ -197,7 +197,8 @@ func TestSubscriberGetsThreeFrames(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := [][]byte{
-			[]byte("kv@x@tiny"), {0, 0, 0, 0, 0, 0, 0, seq},
+			[]byte("kv@x@tiny"),
+			{0, 0, 0, 0, 0, 0, 0, seq},
 			unhex(t, "93cb40592000000000009181a474797065b0416c6c426c6f636b73436c656172656400"),
 		}
 		if diff := cmp.Diff(want, msg.Frames); diff != "" {

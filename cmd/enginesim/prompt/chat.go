@@ -184,7 +184,7 @@ func (t *Tokenizer) content(v jinja.Value, role string) (jinja.Value, error) {
 		}
 		d := part(text)
 		for k, extra := range p.Dict().All() {
-			if _, set := d.Get(k); !set {
+			if _, set := d.Get(k); !set && k != get(p.Dict(), "type").Str() {
 				d.Set(k, extra)
 			}
 		}
@@ -263,11 +263,11 @@ func toolCalls(v jinja.Value) (*jinja.List, error) {
 // toolList is the tools as vLLM 0.32 dumps its data model: a fixed order of
 // keys, null for what is absent, unknown keys dropped.
 func toolList(v jinja.Value) (jinja.Value, error) {
-	if absent(v) || (v.List() != nil && v.List().Len() == 0) {
+	if absent(v) {
 		return jinja.None(), nil
 	}
-	if v.List() == nil {
-		return v, errors.New("tools is not a list")
+	if v.List() == nil || v.List().Len() == 0 {
+		return v, errors.New("tools is not a list of at least one tool")
 	}
 	out := jinja.NewList()
 	for _, tool := range v.List().All() {
@@ -284,12 +284,17 @@ func toolList(v jinja.Value) (jinja.Value, error) {
 			}
 			f.Set(k, value)
 		}
-		if strict := get(fn, "strict"); !absent(strict) {
-			f.Set("strict", strict)
+		for _, k := range []string{"strict", "defer_loading"} {
+			if value := get(fn, k); !absent(value) {
+				f.Set(k, value)
+			}
 		}
 		d := jinja.NewDict(2)
 		d.Set("type", jinja.String("function"))
 		d.Set("function", jinja.FromDict(f))
+		if deferred := get(tool.Dict(), "defer_loading"); !absent(deferred) {
+			d.Set("defer_loading", deferred)
+		}
 		out.Append(jinja.FromDict(d))
 	}
 	return jinja.FromList(out), nil

@@ -60,11 +60,16 @@ func Load(dir string) (*Tokenizer, error) {
 	if source == "" {
 		return t, nil
 	}
-	if t.template, err = jinja.Parse(source); err != nil {
+	if err := t.setTemplate(source); err != nil {
 		return nil, fmt.Errorf("prompt: chat template of %s: %w", dir, err)
 	}
-	t.parts = loopsOverContent.MatchString(source)
 	return t, nil
+}
+
+func (t *Tokenizer) setTemplate(source string) (err error) {
+	t.template, err = jinja.Parse(source)
+	t.parts = loopsOverContent.MatchString(source)
+	return err
 }
 
 // untruncated is a tokenizer.json without its truncation and padding, which

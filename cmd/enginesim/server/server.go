@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -185,14 +186,9 @@ func (s *Server) handler() http.Handler {
 
 // adapter finds the served model by name; the zero adapter is the base model.
 func (s *Server) adapter(name string) (engine.Adapter, error) {
-	if name == "" || name == s.cfg.Model {
-		return engine.Adapter{}, nil
-	}
 	known := append([]string{s.cfg.Model}, s.cfg.Aliases...)
-	for _, n := range known[1:] {
-		if n == name {
-			return engine.Adapter{}, nil
-		}
+	if name == "" || slices.Contains(known, name) {
+		return engine.Adapter{}, nil
 	}
 	for _, a := range s.cfg.Adapters {
 		if a.Name == name {

@@ -39,14 +39,14 @@ func (f fakeTokenizer) Chat(body []byte) ([]uint32, error) {
 	if err := json.Unmarshal(body, &req); err != nil {
 		return nil, err
 	}
-	var text string
+	var text strings.Builder
 	for _, m := range req.Messages {
-		text += m.Content
+		text.WriteString(m.Content)
 	}
-	if text == "" {
+	if text.Len() == 0 {
 		return nil, errors.New("nothing to answer")
 	}
-	return f.Encode(text, false)
+	return f.Encode(text.String(), false)
 }
 
 func (fakeTokenizer) Decode(ids []uint32) string {
@@ -272,14 +272,15 @@ func TestStreamAndPlainAnswerSayTheSame(t *testing.T) {
 	if err := json.Unmarshal([]byte(call(t, http.MethodPost, url+"/v1/chat/completions", fmt.Sprintf(body, "")).body), &whole); err != nil {
 		t.Fatal(err)
 	}
-	var text string
+	var said strings.Builder
 	stream := call(t, http.MethodPost, url+"/v1/chat/completions", fmt.Sprintf(body, `,"stream":true`)).body
 	for data := range strings.SplitSeq(stream, "data: ") {
 		var chunk chatChunk
 		if json.Unmarshal([]byte(data), &chunk) == nil && len(chunk.Choices) > 0 {
-			text += chunk.Choices[0].Delta.Content
+			said.WriteString(chunk.Choices[0].Delta.Content)
 		}
 	}
+	text := said.String()
 	if want := whole.Choices[0].Message.Content; text != want {
 		t.Errorf("got %q in a stream, %q as one", text, want)
 	}
