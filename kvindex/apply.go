@@ -77,7 +77,7 @@ func (x *Index) stored(ep *endpoint, ev *BlockStored, following []Event) {
 // storedAgain adds a tier to blocks that are known by their hash, or will be.
 func (x *Index) storedAgain(ep *endpoint, g *group, hashes []uint64, tier Tier) {
 	for _, hash := range hashes {
-		old := g.blocks[hash]
+		old := g.blocks.get(hash)
 		if old.in(tier) {
 			continue // such an event announces a tier, not a copy
 		}
@@ -123,13 +123,11 @@ func (x *Index) storedSpan(ep *endpoint, g *group, ev *BlockStored, tier Tier, f
 	}
 	from := block{adapter: adapter}
 	if ev.HasParent {
-		parent := g.blocks[ev.Parent]
+		parent := g.blocks.get(ev.Parent)
 		if !parent.resolved() {
 			for _, hash := range sp.hashes {
-				old := g.blocks[hash]
-				b := old
-				ep.addCopy(&b, tier, true)
-				x.setBounded(ep, g, hash, old, b)
+				old := g.blocks.get(hash)
+				x.setBounded(ep, g, hash, old, ep.withCopy(old, tier, true))
 			}
 			ep.wait(&sp)
 			return
@@ -140,7 +138,7 @@ func (x *Index) storedSpan(ep *endpoint, g *group, ev *BlockStored, tier Tier, f
 		from.own = Namespace{Model: ep.model, Adapter: sp.adapter, Salt: salt}.Root(sp.blockSize)
 		from.root = foldHash(sp.hashes[0])
 	}
-	x.resolve(ep, &sp, from, func(b *block) { ep.addCopy(b, tier, ev.HasParent) })
+	x.resolve(ep, &sp, from, func(b block) block { return ep.withCopy(b, tier, ev.HasParent) })
 	if len(ep.waiting) > 0 {
 		x.resolveWaiting(ep, &sp, from)
 	}
@@ -155,22 +153,20 @@ func (ep *endpoint) learnBlockSize(tokens int) {
 	}
 }
 
-// addCopy counts one more copy of b. A run from the first token on of blocks
-// that are there already is either computed again, each a further copy, or the
-// report of a hit, which is none (kv_cache_report_mode). It counts as a copy
-// that may be none until the engine is seen to report hits.
-func (ep *endpoint) addCopy(b *block, tier Tier, hasParent bool) {
+// withCopy returns b with one more copy. A run from the first token on of
+// blocks that are there already is either computed again, each a further copy,
+// or the report of a hit, which is none (kv_cache_report_mode). It counts as a
+// copy that may be none until the engine is seen to report hits.
+func (ep *endpoint) withCopy(b block, tier Tier, hasParent bool) block {
 	if tier != TierGPU || b.gpu == 0 || hasParent {
 		b.add(tier)
-		return
+		return b
 	}
-	if ep.reportsHits {
-		return
-	}
-	if b.maybe() < maybeMask/oneMaybe {
+	if !ep.reportsHits && b.maybe() < maybeMask/oneMaybe {
 		b.setMaybe(b.maybe() + 1)
 		b.add(tier)
 	}
+	return b
 }
 
 // reportsHit says whether ev is the report of a hit: all its blocks are there,
@@ -185,7 +181,7 @@ func reportsHit(g *group, ev *BlockStored, following []Event) bool {
 		return false
 	}
 	for _, hash := range ev.Hashes {
-		if !g.blocks[hash].in(TierGPU) {
+		if !g.blocks.get(hash).in(TierGPU) {
 			return false
 		}
 	}
@@ -195,7 +191,7 @@ func reportsHit(g *group, ev *BlockStored, following []Event) bool {
 // dropMaybes takes back the copies that may have been reports.
 func (x *Index) dropMaybes(ep *endpoint) {
 	for _, g := range ep.groups {
-		for hash, old := range g.blocks {
+		for hash, old := range g.blocks.all() {
 			if old.maybe() > 0 {
 				b := old
 				b.gpu -= b.maybe()
@@ -260,17 +256,16 @@ func (sp *span) appendKeys(dst []BlockHash, parent BlockHash) []BlockHash {
 // resolve gives the blocks of sp their own hashes, which it leaves in ep.keys.
 // from has the own hash of the block before, the root and the adapter;
 // announce adds the copy that sp announces, if it does.
-func (x *Index) resolve(ep *endpoint, sp *span, from block, announce func(*block)) {
+func (x *Index) resolve(ep *endpoint, sp *span, from block, announce func(block) block) {
 	g := sp.group
 	ep.keys = sp.appendKeys(ep.keys[:0], from.own)
 	for i, hash := range sp.hashes {
-		own, old := ep.keys[i], g.blocks[hash]
+		own, old := ep.keys[i], g.blocks.get(hash)
 		if (!old.resolved() || old.own != own) && x.has(ep, g, own) {
 			x.supersede(ep, sp, own, from)
-			old = g.blocks[hash]
+			old = g.blocks.get(hash)
 		}
-		b := old
-		announce(&b)
+		b := announce(old)
 		if !b.exists() {
 			continue // removed while it waited
 		}
@@ -300,7 +295,7 @@ func (x *Index) resolveWaiting(ep *endpoint, sp *span, from block) {
 		work = work[:len(work)-1]
 		for _, child := range ep.takeWaiting(sp.group, parent.hash) {
 			from.own = parent.own
-			x.resolve(ep, child, from, func(*block) {})
+			x.resolve(ep, child, from, func(b block) block { return b })
 			add(child)
 			*child = span{done: true} // the queue may keep it for a while
 		}
@@ -317,7 +312,7 @@ func (x *Index) supersede(ep *endpoint, sp *span, own BlockHash, from block) {
 	stale := func(b block) bool { return b.adapter == from.adapter && b.root != from.root }
 	if from.adapter == 0 || !sp.exact {
 		roots := make(map[uint32]bool)
-		for _, b := range g.blocks {
+		for _, b := range g.blocks.all() {
 			if b.resolved() && b.own == own && b.root != from.root {
 				roots[b.root] = true
 			}
@@ -325,7 +320,7 @@ func (x *Index) supersede(ep *endpoint, sp *span, own BlockHash, from block) {
 		stale = func(b block) bool { return roots[b.root] }
 	}
 	for _, other := range ep.groups {
-		for hash, old := range other.blocks {
+		for hash, old := range other.blocks.all() {
 			if !old.resolved() {
 				continue
 			}
@@ -408,7 +403,7 @@ func (x *Index) removed(ep *endpoint, ev *BlockRemoved) {
 	for _, hash := range ev.Hashes {
 		var old block
 		if i >= 0 {
-			old = ep.groups[i].blocks[hash]
+			old = ep.groups[i].blocks.get(hash)
 		}
 		if !old.in(tier) {
 			ep.stats.UnknownRemovals++
@@ -422,7 +417,7 @@ func (x *Index) removed(ep *endpoint, ev *BlockRemoved) {
 
 func (x *Index) clearedGPU(ep *endpoint) {
 	for _, g := range ep.groups {
-		for hash, old := range g.blocks {
+		for hash, old := range g.blocks.all() {
 			if !old.in(TierGPU) {
 				continue
 			}

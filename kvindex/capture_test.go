@@ -167,7 +167,7 @@ func (m *mirror) depth(ns string, tokens []uint32, size int) int {
 func residentInIndex(x *Index, e EndpointID) map[mirrorKey]bool {
 	set := make(map[mirrorKey]bool)
 	for _, g := range x.endpoint(e).groups {
-		for hash, b := range g.blocks {
+		for hash, b := range g.blocks.all() {
 			for t, name := range map[Tier]string{TierGPU: "GPU", TierCPU: "CPU", TierOther: "other"} {
 				if b.in(t) {
 					set[mirrorKey{name, hash}] = true

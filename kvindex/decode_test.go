@@ -395,7 +395,7 @@ func storedPayload(tb testing.TB, seed uint64, blocks int) []byte {
 		extras = append(extras, nil)
 	}
 	for i := range blocks * 16 {
-		tokens = append(tokens, (int64(seed)*31+int64(i)*7919)%150000)
+		tokens = append(tokens, (seed*31+uint64(i)*7919)%150000) // unsigned, as engines write them
 	}
 	return pack(tb, []any{100.5, []any{map[string]any{
 		"type": "BlockStored", "block_hashes": hashes, "parent_block_hash": nil, "token_ids": tokens, "block_size": int64(16),

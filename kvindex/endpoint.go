@@ -55,7 +55,7 @@ type group struct {
 	index  int
 	proves bool
 	bit    uint32 // in endpoint.proving; 0 unless it proves
-	blocks map[uint64]block
+	blocks blockMap
 }
 
 // block is what is known of one engine hash in one group.
@@ -132,7 +132,6 @@ func (x *Index) groupOf(ep *endpoint, index int, specKind string) *group {
 		g := &group{index: index, proves: provesPrefix(specKind)}
 		if g.proves {
 			g.bit = 1 << len(ep.groups)
-			g.blocks = make(map[uint64]block)
 			x.addProving(ep, g)
 		}
 		ep.groups = append(ep.groups, g)
@@ -164,7 +163,7 @@ func (x *Index) addProving(ep *endpoint, g *group) {
 	if ep.masks == nil {
 		ep.masks = make(map[BlockHash]*[numTiers]uint32)
 		for _, other := range ep.groups {
-			for _, b := range other.blocks {
+			for _, b := range other.blocks.all() {
 				if !b.resolved() {
 					continue
 				}
@@ -253,7 +252,7 @@ func (x *Index) set(ep *endpoint, g *group, hash uint64, old, b block) {
 	}
 	if !b.exists() {
 		if old.exists() {
-			delete(g.blocks, hash)
+			g.blocks.remove(hash)
 		}
 		return
 	}
@@ -261,18 +260,18 @@ func (x *Index) set(ep *endpoint, g *group, hash uint64, old, b block) {
 		ep.stats.Unresolved++
 	}
 	if b != old {
-		g.blocks[hash] = b
+		g.blocks.put(hash, b)
 	}
 }
 
 // clearLocked forgets all blocks of ep; ep.mu is held.
 func (x *Index) clearLocked(ep *endpoint) {
 	for _, g := range ep.groups {
-		for hash, b := range g.blocks {
+		for hash, b := range g.blocks.all() {
 			x.set(ep, g, hash, b, block{})
 		}
 		if g.proves {
-			g.blocks = make(map[uint64]block) // give the memory back
+			g.blocks = blockMap{} // give the memory back
 		}
 	}
 	ep.dropWaiting()

@@ -354,7 +354,7 @@ func TestFeedAgainstFaults(t *testing.T) {
 				})
 				var got []uint64
 				for _, g := range x.endpoint(0).groups {
-					for hash := range g.blocks {
+					for hash := range g.blocks.all() {
 						got = append(got, hash)
 					}
 				}
@@ -377,7 +377,7 @@ func (f *Feed) firstApplied(t *testing.T, x *Index, life uint64) uint64 {
 	t.Helper()
 	first := f.next
 	for _, g := range x.endpoint(0).groups {
-		for hash := range g.blocks {
+		for hash := range g.blocks.all() {
 			if hash>>32 == life {
 				first = min(first, hash&(1<<32-1)-1)
 			}

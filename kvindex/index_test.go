@@ -33,7 +33,7 @@ func checkInvariants(tb testing.TB, x *Index) {
 		unresolved := 0
 		for _, g := range ep.groups {
 			owned := make(map[BlockHash]uint64)
-			for hash, b := range g.blocks {
+			for hash, b := range g.blocks.all() {
 				if !b.exists() {
 					tb.Fatalf("endpoint %d keeps %x without a copy", ep.id, hash)
 				}
@@ -143,18 +143,25 @@ const twinBlockSize = 2
 type twinPrompt struct {
 	ns     Namespace
 	tokens []uint32
+	paths  []string // of the blocks: what each is and everything before it
+	hashes []uint64 // the engine's
+	own    []BlockHash
 }
 
-func (p twinPrompt) blocks() int { return len(p.tokens) / twinBlockSize }
-
-// path names block i of p: its content and everything before it.
-func (p twinPrompt) path(i int) string { return fmt.Sprint(p.ns, p.tokens[:(i+1)*twinBlockSize]) }
-
-func (p twinPrompt) hash(i int) uint64 {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(p.path(i)))
-	return h.Sum64()
+func newTwinPrompt(ns Namespace, tokens []uint32) *twinPrompt {
+	p := &twinPrompt{ns: ns, tokens: tokens, own: AppendHashes(nil, ns.Root(twinBlockSize), tokens, twinBlockSize)}
+	for i := range p.blocks() {
+		p.paths = append(p.paths, fmt.Sprint(ns, tokens[:(i+1)*twinBlockSize]))
+		h := fnv.New64a()
+		_, _ = h.Write([]byte(p.paths[i]))
+		p.hashes = append(p.hashes, h.Sum64())
+	}
+	return p
 }
+
+func (p *twinPrompt) blocks() int       { return len(p.tokens) / twinBlockSize }
+func (p *twinPrompt) path(i int) string { return p.paths[i] }
+func (p *twinPrompt) hash(i int) uint64 { return p.hashes[i] }
 
 func (tw *twin) block(path string) *twinBlock {
 	b := tw.blocks[path]
@@ -166,7 +173,7 @@ func (tw *twin) block(path string) *twinBlock {
 }
 
 // depth is how many leading blocks of p the cache can give.
-func (tw *twin) depth(p twinPrompt) int {
+func (tw *twin) depth(p *twinPrompt) int {
 	i := 0
 	for i < p.blocks() && tw.block(p.path(i)).gpu > 0 {
 		i++
@@ -177,7 +184,7 @@ func (tw *twin) depth(p twinPrompt) int {
 	return i
 }
 
-func (tw *twin) stored(p twinPrompt, from, to int) BlockStored {
+func (tw *twin) stored(p *twinPrompt, from, to int) BlockStored {
 	ev := BlockStored{
 		Tokens: p.tokens[from*twinBlockSize : to*twinBlockSize], BlockSize: twinBlockSize, LoraName: p.ns.Adapter,
 		Medium: "GPU", HasExtras: true, SpecKind: "full_attention",
@@ -203,7 +210,7 @@ func (tw *twin) stored(p twinPrompt, from, to int) BlockStored {
 
 // serve computes p from block from on, and tells it in one event or two, the
 // second of which may come first.
-func (tw *twin) serve(p twinPrompt, from int) []Event {
+func (tw *twin) serve(p *twinPrompt, from int) []Event {
 	if from == p.blocks() {
 		return nil
 	}
@@ -222,7 +229,7 @@ func (tw *twin) serve(p twinPrompt, from int) []Event {
 }
 
 // step does one random thing and returns what is told about it.
-func (tw *twin) step(p twinPrompt) []Event {
+func (tw *twin) step(p *twinPrompt) []Event {
 	switch tw.rnd.IntN(12) {
 	case 0, 1, 2, 3: // a request
 		hit := 0
@@ -283,19 +290,18 @@ func TestIndexAgainstMap(t *testing.T) {
 	const engines = 5
 	for seed := range uint64(20) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
-		var prompts []twinPrompt
+		var prompts []*twinPrompt
 		for range 12 {
-			p := twinPrompt{ns: Namespace{
-				Model: "m", Adapter: []string{"", "", "a"}[rnd.IntN(3)], Salt: []string{"", "", "s", "a"}[rnd.IntN(4)],
-			}}
+			ns := Namespace{Model: "m", Adapter: []string{"", "", "a"}[rnd.IntN(3)], Salt: []string{"", "", "s", "a"}[rnd.IntN(4)]}
+			var tokens []uint32
 			if len(prompts) > 0 && rnd.IntN(2) == 0 { // shares a prefix, perhaps in another namespace
 				other := prompts[rnd.IntN(len(prompts))]
-				p.tokens = append(p.tokens, other.tokens[:rnd.IntN(len(other.tokens))]...)
+				tokens = append(tokens, other.tokens[:rnd.IntN(len(other.tokens))]...)
 			}
 			for range 2 + rnd.IntN(10) {
-				p.tokens = append(p.tokens, rnd.Uint32N(3))
+				tokens = append(tokens, rnd.Uint32N(3))
 			}
-			prompts = append(prompts, p)
+			prompts = append(prompts, newTwinPrompt(ns, tokens))
 		}
 		x := New()
 		twins := make([]*twin, engines)
@@ -321,10 +327,10 @@ func TestIndexAgainstMap(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, p := range prompts {
-				x.Match(AppendHashes(nil, p.ns.Root(twinBlockSize), p.tokens, twinBlockSize), depth)
+				x.Match(p.own, depth)
 				for e, got := range depth {
 					if want := twins[e].depth(p); got != want {
-						t.Fatalf("seed %d, step %d: endpoint %d holds %d blocks of %v, want %d", seed, step, e, got, p, want)
+						t.Fatalf("seed %d, step %d: endpoint %d holds %d blocks of %v %v, want %d", seed, step, e, got, p.ns, p.tokens, want)
 					}
 				}
 			}

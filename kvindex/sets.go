@@ -1,12 +1,10 @@
 package kvindex
 
 import (
-	"encoding/binary"
+	"math/bits"
 	"sync"
 	"sync/atomic"
 	"unsafe"
-
-	"github.com/zeebo/xxh3"
 )
 
 // setID names an interned holder set; 0 is the empty set.
@@ -47,6 +45,18 @@ type holderSets struct {
 	words   int   // bitmap words in use, for the memory estimate
 	live    int
 	scratch [numTiers][]uint64
+	last    change
+}
+
+// change is a change of holders and the sets before and after it. The blocks
+// of a run mostly change alike, so the last one is remembered for as long as
+// both sets live.
+type change struct {
+	from, to setID
+	e        EndpointID
+	t        Tier
+	held     bool
+	known    bool
 }
 
 const firstSets = 64
@@ -70,6 +80,12 @@ func (hs *holderSets) get(id setID) *holderSet {
 // removed, and counts one more use of it. The caller releases id once nothing
 // refers to it; when the two are equal nothing is to be released.
 func (hs *holderSets) changeLocked(id setID, e EndpointID, t Tier, held bool) setID {
+	if l := &hs.last; l.known && l.from == id && l.e == e && l.t == t && l.held == held {
+		if l.to != 0 {
+			hs.refs[l.to]++
+		}
+		return l.to
+	}
 	from := hs.get(id)
 	if from.has(e, t) == held {
 		return id
@@ -86,7 +102,9 @@ func (hs *holderSets) changeLocked(id setID, e EndpointID, t Tier, held bool) se
 		words = words[:len(words)-1]
 	}
 	hs.scratch[t] = words
-	return hs.internLocked()
+	to := hs.internLocked()
+	hs.last = change{id, to, e, t, held, true}
+	return to
 }
 
 // internLocked returns the ID of the set in scratch and counts one more use.
@@ -173,6 +191,9 @@ func (hs *holderSets) releaseLocked(id setID) {
 		hs.words -= len(words)
 	}
 	hs.live--
+	if hs.last.from == id || hs.last.to == id {
+		hs.last = change{}
+	}
 	hs.limbo = append(hs.limbo, id)
 }
 
@@ -185,17 +206,21 @@ func (hs *holderSets) stats() (sets int, bytes int64) {
 	return hs.live, int64(hs.live)*perSet + int64(hs.words)*8
 }
 
+// hashWords folds the words of all tiers; sets with equal hashes are compared.
 func hashWords(tiers *[numTiers][]uint64) uint64 {
-	var h uint64
+	h := uint64(1)
 	for _, words := range tiers {
-		var buf [8]byte
-		h = h*31 + uint64(len(words))
+		h = mix(h, uint64(len(words)))
 		for _, w := range words {
-			binary.LittleEndian.PutUint64(buf[:], w)
-			h = xxh3.HashSeed(buf[:], h)
+			h = mix(h, w)
 		}
 	}
 	return h
+}
+
+func mix(h, w uint64) uint64 {
+	hi, lo := bits.Mul64(h^0x9e3779b97f4a7c15, w^0xd6e8feb86659fd93)
+	return hi ^ lo ^ h
 }
 
 func equalWords(a, b *[numTiers][]uint64) bool {

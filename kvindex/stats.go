@@ -35,10 +35,6 @@ type EndpointStats struct {
 	Feed FeedStats // of the endpoint's Feed; zero when it has none
 }
 
-// blockBytes estimates one block in an endpoint's map: hash, block and control
-// byte at the mean load of a Go map.
-const blockBytes = (8 + int64(unsafe.Sizeof(block{})) + 1) * 3 / 2
-
 // Stats returns the figures of the whole index.
 func (x *Index) Stats() Stats {
 	var s Stats
@@ -52,7 +48,7 @@ func (x *Index) Stats() Stats {
 		}
 		ep.mu.Lock()
 		for _, g := range ep.groups {
-			s.Bytes += int64(len(g.blocks)) * blockBytes
+			s.Bytes += int64(len(g.blocks.slots)) * int64(unsafe.Sizeof(blockSlot{}))
 		}
 		s.Bytes += int64(ep.waitingTokens)*4 + int64(len(ep.masks))*64
 		ep.mu.Unlock()
