@@ -14,7 +14,7 @@ func newAttrPath(v Value) (attrPath, error) {
 		return nil, nil
 	case v.isString():
 		var path attrPath
-		for _, part := range strings.Split(v.text(), ".") {
+		for part := range strings.SplitSeq(v.text(), ".") {
 			if i, err := strconv.Atoi(part); err == nil && part[0] != '-' && part[0] != '+' {
 				path = append(path, Int(int64(i)))
 			} else {

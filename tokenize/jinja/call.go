@@ -244,10 +244,5 @@ func (b *bound) or(i int, otherwise Value) Value {
 	return otherwise
 }
 
-// truth returns the truth of argument i, or a default.
-func (b *bound) truth(i int, otherwise bool) bool {
-	if !b.given[i] {
-		return otherwise
-	}
-	return b.value[i].truth()
-}
+// truth returns the truth of argument i, and false without one.
+func (b *bound) truth(i int) bool { return b.given[i] && b.value[i].truth() }

@@ -3,63 +3,53 @@ package jinja
 func (s *textStmt) exec(in *interp) (signal, error) { return next, in.emit(s.text) }
 
 func (s *printStmt) exec(in *interp) (signal, error) {
-	switch e := s.value.(type) {
-	case *binaryExpr:
-		if e.op == opAdd {
-			return next, in.printSum(e)
-		}
-	case *concatExpr:
-		return next, in.printConcat(e)
-	}
-	v, err := s.value.eval(in)
-	if err != nil {
+	v, written, err := in.emitText(s.value)
+	if err != nil || written {
 		return next, err
 	}
 	return next, in.print(v)
 }
 
-// printSum prints a sum. One of strings goes to the output piece by piece,
-// without the strings in between.
-func (in *interp) printSum(e *binaryExpr) error {
-	v, written, err := in.appendSum(e)
-	if err != nil || written {
-		return err
+// emitText evaluates e. A plain string goes to the output, one that e builds
+// piece by piece; any other value it returns.
+func (in *interp) emitText(e expr) (v Value, written bool, err error) {
+	switch e := e.(type) {
+	case *binaryExpr:
+		if e.op == opAdd {
+			return in.emitSum(e)
+		}
+	case *concatExpr:
+		return Value{}, true, in.emitConcat(e)
 	}
-	return in.print(v)
+	if v, err = e.eval(in); err != nil || !v.isString() || v.isSafe() {
+		return v, false, err
+	}
+	return Value{}, true, in.emit(v.text())
 }
 
-// appendSum appends a sum of plain strings to the output; any other sum it
-// returns.
-func (in *interp) appendSum(e *binaryExpr) (v Value, written bool, err error) {
+func (in *interp) emitSum(e *binaryExpr) (v Value, written bool, err error) {
 	start := len(in.out)
-	if left, ok := e.left.(*binaryExpr); ok && left.op == opAdd {
-		v, written, err = in.appendSum(left)
-	} else {
-		v, err = e.left.eval(in)
-	}
-	if err == nil && !written && v.isString() && !v.isSafe() {
-		err = in.emit(v.text())
-		written = true
-	}
+	v, written, err = in.emitText(e.left)
 	if err != nil {
 		return Value{}, false, err
 	}
-	right, err := e.right.eval(in)
-	if err != nil {
-		return Value{}, false, err
-	}
+	var right Value
 	if written {
-		if right.isString() && !right.isSafe() {
-			return Value{}, true, in.emit(right.text())
+		right, written, err = in.emitText(e.right)
+		if err != nil || written {
+			return Value{}, written, err
 		}
+		// Not a sum of plain strings after all.
 		v = String(string(in.out[start:]))
 		in.out = in.out[:start]
+	} else if right, err = e.right.eval(in); err != nil {
+		return Value{}, false, err
 	}
 	v, err = in.arithmetic(opAdd, v, right)
 	return v, false, err
 }
 
-func (in *interp) printConcat(e *concatExpr) error {
+func (in *interp) emitConcat(e *concatExpr) error {
 	for _, part := range e.parts {
 		v, err := part.eval(in)
 		if err != nil {

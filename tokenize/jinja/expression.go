@@ -1,6 +1,9 @@
 package jinja
 
-import "strconv"
+import (
+	"strconv"
+	"strings"
+)
 
 // expression reads one expression, inline if included.
 func (p *parser) expression() (expr, error) {
@@ -207,11 +210,11 @@ func (p *parser) primary() (expr, error) {
 		}
 		return &nameExpr{name: t.text}, nil
 	case tokenString:
-		text := t.text
+		parts := []string{t.text}
 		for p.peek().kind == tokenString {
-			text += p.take().text
+			parts = append(parts, p.take().text)
 		}
-		return &constExpr{String(text)}, nil
+		return &constExpr{String(strings.Join(parts, ""))}, nil
 	case tokenInt:
 		return &constExpr{parseInt(t.text, 10)}, nil
 	case tokenFloat:
@@ -373,12 +376,12 @@ func (p *parser) filtersAndTests(e expr) (expr, error) {
 // dottedName reads a name with dots, as filters and tests have.
 func (p *parser) dottedName() (string, error) {
 	name, err := p.expectName()
+	parts := []string{name}
 	for err == nil && p.skipOp(".") {
-		var part string
-		part, err = p.expectName()
-		name += "." + part
+		name, err = p.expectName()
+		parts = append(parts, name)
 	}
-	return name, err
+	return strings.Join(parts, "."), err
 }
 
 // filters reads a chain of filters. When bare, the first has no | before it.

@@ -124,7 +124,7 @@ func filterDefault(_ *interp, v Value, a args) (Value, error) {
 	if err != nil {
 		return Value{}, err
 	}
-	if v.IsUndefined() || b.truth(1, false) && !v.truth() {
+	if v.IsUndefined() || b.truth(1) && !v.truth() {
 		return b.or(0, String("")), nil
 	}
 	return v, nil
@@ -169,11 +169,11 @@ func caseFilter(f func(string) string) filterFunc {
 // white space, a hyphen or an opening bracket.
 func titleWords(s string) string {
 	var b strings.Builder
-	start := true
 	border := func(r rune) bool { return isSpace(r) || strings.ContainsRune("-({[<", r) }
 	for s != "" {
 		end := strings.IndexFunc(s, border)
-		if start = end != 0; !start {
+		start := end != 0
+		if !start {
 			end = strings.IndexFunc(s, func(r rune) bool { return !border(r) })
 		}
 		if end < 0 {
@@ -236,11 +236,11 @@ func filterIndent(in *interp, v Value, a args) (Value, error) {
 	if err := in.spendText(len(v.text()) + len(lines)*(len(indent)+1)); err != nil {
 		return Value{}, err
 	}
-	blank := b.truth(2, false)
+	blank := b.truth(2)
 	var out strings.Builder
 	for i, line := range lines {
 		switch {
-		case i == 0 && b.truth(1, false), i > 0 && (blank || line != ""):
+		case i == 0 && b.truth(1), i > 0 && (blank || line != ""):
 			if i > 0 {
 				out.WriteByte('\n')
 			}

@@ -12,6 +12,7 @@ import (
 var small = Options{Now: frozen, MaxSteps: 50_000, MaxOutput: 1 << 20}
 
 func addTemplates(f *testing.F) {
+	f.Helper()
 	for _, file := range []string{"micro.jsonl", "oracle.jsonl"} {
 		for _, m := range readLines[struct{ Template string }](f, filepath.Join("testdata", file)) {
 			f.Add(m.Template)

@@ -5,7 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"fmt"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -34,7 +34,41 @@ type manifestEntry struct {
 	SpecialTokens map[string]string `json:"special_tokens"`
 }
 
-// goldenTemplate is a template with the count of what its renders came to.
+// golden is the fixtures: cases and requests by name, renders by template.
+type golden struct {
+	manifest []manifestEntry
+	cases    map[string]goldenCase
+	requests map[string]json.RawMessage
+	renders  map[string][]goldenRender
+}
+
+func readGolden(t *testing.T) *golden {
+	t.Helper()
+	g := &golden{
+		cases:    map[string]goldenCase{},
+		requests: map[string]json.RawMessage{},
+		renders:  map[string][]goldenRender{},
+	}
+	if err := json.Unmarshal([]byte(readFile(t, filepath.Join(goldenDir, "manifest.json"))), &g.manifest); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range readLines[goldenCase](t, filepath.Join(goldenDir, "cases.jsonl")) {
+		g.cases[c.Case] = c
+	}
+	for _, r := range readLines[struct {
+		ID      string
+		Request json.RawMessage
+	}](t, filepath.Join(goldenDir, "requests.jsonl")) {
+		g.requests[r.ID] = r.Request
+	}
+	for _, r := range readLines[goldenRender](t, filepath.Join(goldenDir, "renders.jsonl")) {
+		g.renders[r.Template] = append(g.renders[r.Template], r)
+	}
+	return g
+}
+
+// tally counts what renders came to: as Python's, other text, an error where
+// Python renders, text where Python raises.
 type tally struct{ exact, wrong, erred, missed int }
 
 func TestGoldenRendersOfRealTemplates(t *testing.T) {
@@ -43,37 +77,14 @@ func TestGoldenRendersOfRealTemplates(t *testing.T) {
 			t.Skipf("SKIPPED, no real template was rendered: %s is not there", dir)
 		}
 	}
-	var manifest []manifestEntry
-	data, err := os.ReadFile(filepath.Join(goldenDir, "manifest.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(data, &manifest); err != nil {
-		t.Fatal(err)
-	}
-	cases := map[string]goldenCase{}
-	for _, c := range readLines[goldenCase](t, filepath.Join(goldenDir, "cases.jsonl")) {
-		cases[c.Case] = c
-	}
-	requests := map[string]json.RawMessage{}
-	for _, r := range readLines[struct {
-		ID      string
-		Request json.RawMessage
-	}](t, filepath.Join(goldenDir, "requests.jsonl")) {
-		requests[r.ID] = r.Request
-	}
-	renders := map[string][]goldenRender{}
-	for _, r := range readLines[goldenRender](t, filepath.Join(goldenDir, "renders.jsonl")) {
-		renders[r.Template] = append(renders[r.Template], r)
-	}
-
+	g := readGolden(t)
 	required := map[string]bool{}
 	for name := range strings.Lines(readFile(t, "testdata/exact_templates.txt")) {
 		required[strings.TrimSpace(name)] = true
 	}
 	var all tally
 	exactTemplates, absent := 0, 0
-	for _, m := range manifest {
+	for _, m := range g.manifest {
 		source, err := os.ReadFile(filepath.Join(templateDir, m.SHA256+".jinja"))
 		if err != nil {
 			absent++
@@ -85,7 +96,7 @@ func TestGoldenRendersOfRealTemplates(t *testing.T) {
 			if required[m.ID] {
 				report = t.Errorf
 			}
-			got = renderGolden(t, m, string(source), renders[m.ID], cases, requests, report)
+			got = g.render(t, m, string(source), report)
 		})
 		all.exact += got.exact
 		all.wrong += got.wrong
@@ -98,22 +109,23 @@ func TestGoldenRendersOfRealTemplates(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d templates, %d absent, %d exact on every case", len(manifest)-absent, absent, exactTemplates)
+	t.Logf("%d templates, %d absent, %d exact on every case", len(g.manifest)-absent, absent, exactTemplates)
 	t.Logf("%d renders as Python's, %d wrong text, %d errors where Python renders, %d renders where Python raises",
 		all.exact, all.wrong, all.erred, all.missed)
 }
 
-func readFile(t testing.TB, path string) string {
-	t.Helper()
+func readFile(tb testing.TB, path string) string {
+	tb.Helper()
 	data, err := os.ReadFile(path)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return string(data)
 }
 
-func renderGolden(t *testing.T, m manifestEntry, source string, renders []goldenRender, cases map[string]goldenCase,
-	requests map[string]json.RawMessage, report func(string, ...any)) (got tally) {
+func (g *golden) render(t *testing.T, m manifestEntry, source string, report func(string, ...any)) (got tally) {
+	t.Helper()
+	renders := g.renders[m.ID]
 	tmpl, err := Parse(source)
 	if err != nil {
 		for _, r := range renders {
@@ -129,8 +141,8 @@ func renderGolden(t *testing.T, m manifestEntry, source string, renders []golden
 		return got
 	}
 	for _, r := range renders {
-		c := cases[r.Case]
-		text, err := renderCase(t, tmpl, m, c, requests[c.Request])
+		c := g.cases[r.Case]
+		text, err := renderCase(t, tmpl, m, c, g.requests[c.Request])
 		switch {
 		case r.Error != "" && err != nil:
 			got.exact++
@@ -249,7 +261,7 @@ func tagFinal(vars *Dict) string {
 func cutFinal(out, final string) (string, error) {
 	at := strings.LastIndex(out, strings.TrimSpace(finalTag))
 	if at < 0 || !strings.Contains(out, trimSpace(final)) {
-		return "", fmt.Errorf("the final message is not in the text")
+		return "", errors.New("the final message is not in the text")
 	}
 	if strings.HasPrefix(out[at:], finalTag) {
 		return out[:at], nil

@@ -17,11 +17,11 @@ import (
 func frozen() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }
 
 // readLines decodes a file of JSON lines into values of T.
-func readLines[T any](t testing.TB, path string) []T {
-	t.Helper()
+func readLines[T any](tb testing.TB, path string) []T {
+	tb.Helper()
 	f, err := os.Open(path)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	defer f.Close()
 	var all []T
@@ -30,25 +30,25 @@ func readLines[T any](t testing.TB, path string) []T {
 	for sc.Scan() {
 		var x T
 		if err := json.Unmarshal(sc.Bytes(), &x); err != nil {
-			t.Fatalf("%s: %v", path, err)
+			tb.Fatalf("%s: %v", path, err)
 		}
 		all = append(all, x)
 	}
 	if err := sc.Err(); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return all
 }
 
-func microContext(t testing.TB) *Dict {
-	t.Helper()
+func microContext(tb testing.TB) *Dict {
+	tb.Helper()
 	data, err := os.ReadFile(filepath.Join("testdata", "micro_context.json"))
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	v, err := DecodeJSON(data)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return v.Dict()
 }

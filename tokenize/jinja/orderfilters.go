@@ -77,11 +77,11 @@ func filterSort(in *interp, v Value, a args) (Value, error) {
 		return Value{}, err
 	}
 	items := seq.all()
-	keys, err := in.keysOf(items, b.or(2, None()), b.truth(1, false), nil)
+	keys, err := in.keysOf(items, b.or(2, None()), b.truth(1), nil)
 	if err != nil {
 		return Value{}, err
 	}
-	sorted, err := in.sortBy(items, keys, b.truth(0, false))
+	sorted, err := in.sortBy(items, keys, b.truth(0))
 	return listOf(sorted), err
 }
 
@@ -112,11 +112,11 @@ func filterDictSort(in *interp, v Value, a args) (Value, error) {
 		if by == "value" {
 			keys[i] = e.value
 		}
-		if !b.truth(0, false) {
+		if !b.truth(0) {
 			keys[i] = foldCase(keys[i])
 		}
 	}
-	sorted, err := in.sortBy(pairs, keys, b.truth(2, false))
+	sorted, err := in.sortBy(pairs, keys, b.truth(2))
 	return listOf(sorted), err
 }
 
@@ -130,7 +130,7 @@ func filterUnique(in *interp, v Value, a args) (Value, error) {
 		return Value{}, err
 	}
 	items := seq.all()
-	keys, err := in.keysOf(items, b.or(1, None()), b.truth(0, false), nil)
+	keys, err := in.keysOf(items, b.or(1, None()), b.truth(0), nil)
 	if err != nil {
 		return Value{}, err
 	}
@@ -167,7 +167,7 @@ func extremeFilter(name string, sign int) filterFunc {
 			return Value{}, err
 		}
 		items := seq.all()
-		keys, err := in.keysOf(items, b.or(1, None()), b.truth(0, false), nil)
+		keys, err := in.keysOf(items, b.or(1, None()), b.truth(0), nil)
 		if err != nil {
 			return Value{}, err
 		}
@@ -235,14 +235,14 @@ func filterGroupBy(in *interp, v Value, a args) (Value, error) {
 		otherwise = &b.value[1]
 	}
 	items := seq.all()
-	keys, err := in.keysOf(items, b.value[0], b.truth(2, false), otherwise)
+	keys, err := in.keysOf(items, b.value[0], b.truth(2), otherwise)
 	if err != nil {
 		return Value{}, err
 	}
 	if items, err = in.sortBy(items, keys, false); err != nil {
 		return Value{}, err
 	}
-	if keys, err = in.keysOf(items, b.value[0], b.truth(2, false), otherwise); err != nil {
+	if keys, err = in.keysOf(items, b.value[0], b.truth(2), otherwise); err != nil {
 		return Value{}, err
 	}
 	var groups []Value

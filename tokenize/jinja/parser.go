@@ -1,5 +1,7 @@
 package jinja
 
+import "slices"
+
 // maxParseDepth bounds expressions and blocks within each other, so that
 // neither the parser nor the interpreter outgrows its stack.
 const maxParseDepth = 120
@@ -165,10 +167,8 @@ func (p *parser) statements(ends ...string) ([]stmt, error) {
 			body = append(body, &printStmt{pos(t.line), value})
 		default:
 			word := p.peekAt(1)
-			for _, end := range ends {
-				if word.name(end) {
-					return body, nil
-				}
+			if slices.ContainsFunc(ends, word.name) {
+				return body, nil
 			}
 			if len(ends) == 0 && isBlockEnd(word) {
 				return body, nil

@@ -92,7 +92,9 @@ func (in *interp) percent(format, operand Value) (Value, error) {
 			return Value{}, fault(CauseLimit, "text too long")
 		}
 	}
-	if used < len(values) && !named && operand.kind != KindDict && !(operand.kind == KindList && used == 0) {
+	// Python takes a dict or list for a mapping, which need not be used up.
+	mapping := operand.kind == KindDict || operand.kind == KindList
+	if used < len(values) && !named && !mapping {
 		return Value{}, typeFault("not all arguments converted during string formatting")
 	}
 	v := ownedString(out)
@@ -175,7 +177,7 @@ func (in *interp) appendPercent(dst []byte, c conversion, v Value, safe bool) ([
 		if text, err = in.converted(v, c.verb); err != nil {
 			return dst, err
 		}
-		if safe && !(c.verb == 's' && v.isSafe()) {
+		if safe && (c.verb != 's' || !v.isSafe()) {
 			text = escapeHTML(text)
 		}
 		text = truncate(text, c.precision)

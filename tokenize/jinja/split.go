@@ -107,7 +107,7 @@ func strSplitLines(in *interp, self Value, a args) (Value, error) {
 	if err := in.spendText(len(self.text())); err != nil {
 		return Value{}, err
 	}
-	return in.stringList(self, splitLines(self.text(), b.truth(0, false)))
+	return in.stringList(self, splitLines(self.text(), b.truth(0)))
 }
 
 // splitLines cuts at every line border Python knows.

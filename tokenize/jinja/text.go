@@ -2,6 +2,7 @@ package jinja
 
 import (
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -180,10 +181,8 @@ func appendFloat(dst []byte, f float64) []byte {
 	}
 	before := len(dst)
 	dst = strconv.AppendFloat(dst, f, 'f', -1, 64)
-	for _, c := range dst[before:] {
-		if c == '.' {
-			return dst
-		}
+	if slices.Contains(dst[before:], '.') {
+		return dst
 	}
 	return append(dst, ".0"...)
 }

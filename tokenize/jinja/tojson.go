@@ -45,8 +45,8 @@ func (w *jsonWriter) options(a args) error {
 	if err != nil {
 		return err
 	}
-	w.ascii = b.truth(0, false)
-	w.sortKeys = b.truth(3, false)
+	w.ascii = b.truth(0)
+	w.sortKeys = b.truth(3)
 	if indent := b.or(1, None()); !indent.IsNone() {
 		w.indented = true
 		w.itemSep = ","
