@@ -183,6 +183,7 @@ type chain struct {
 // chainOf reads an expression that is a chain and nothing else.
 func chainOf(ts []token) (chain, bool) {
 	var c chain
+	ts = unwrapped(ts)
 	switch {
 	case len(ts) == 0:
 		return c, false
@@ -213,6 +214,21 @@ func chainOf(ts []token) (chain, bool) {
 		return c, false
 	}
 	return c, onlyNarrows(ts)
+}
+
+// unwrapped takes the parentheses off a name that stands alone in them.
+func unwrapped(ts []token) []token {
+	if len(ts) == 0 || !ts[0].is("(") {
+		return ts
+	}
+	end := closing(ts)
+	if end < 0 {
+		return ts
+	}
+	if inner := unwrapped(ts[1:end]); len(inner) == 1 && inner[0].kind == wordToken {
+		return append([]token{inner[0]}, ts[end+1:]...)
+	}
+	return ts
 }
 
 // onlyNarrows reports whether ts is slices, then filters and tests.

@@ -135,11 +135,12 @@ func rawString(b []byte) (raw, rest []byte, ok bool) {
 	}
 }
 
-// rawValue splits a JSON value off the front of b.
+// rawValue splits a JSON value off the front of b. Inside of arrays and objects
+// it looks at quotes and brackets alone.
 func rawValue(b []byte) (raw, rest []byte, ok bool) {
 	depth := 0
 	for i := 0; i < len(b); i++ {
-		switch c := b[i]; c {
+		switch b[i] {
 		case '"':
 			s, _, ok := rawString(b[i:])
 			if !ok {
@@ -151,15 +152,16 @@ func rawValue(b []byte) (raw, rest []byte, ok bool) {
 			continue
 		case '}', ']':
 			depth--
-		case ' ', '\n', '\t', '\r', ',', ':':
-			if depth == 0 {
-				return nil, nil, false
-			}
-			continue
 		default:
+			if depth > 0 {
+				continue
+			}
 			n := bytes.IndexAny(b[i:], " \n\t\r,:}]{[\"")
 			if n < 0 {
 				n = len(b) - i
+			}
+			if n == 0 {
+				return nil, nil, false
 			}
 			i += n - 1
 		}

@@ -57,8 +57,25 @@ func Load(cfg Config) (*Tokenizer, error) {
 	case err != nil:
 		return nil, fmt.Errorf("tokenize: %w", err)
 	}
-	t.enc = enc
+	if err := t.use(enc); err != nil {
+		enc.Close()
+		return nil, err
+	}
 	return t, nil
+}
+
+// use makes enc the tokenizer's encoder.
+func (t *Tokenizer) use(enc encoder) error {
+	bare, err := enc.Append(nil, "a", false)
+	if err != nil {
+		return fmt.Errorf("tokenize: %w", err)
+	}
+	special, err := enc.Append(nil, "a", true)
+	if err != nil {
+		return fmt.Errorf("tokenize: %w", err)
+	}
+	t.enc, t.addsSpecial = enc, len(special) > len(bare)
+	return nil
 }
 
 // configure reads everything but the vocabulary.

@@ -168,8 +168,12 @@ func scanTokens(s string, open byte) (tokens []token, rest string) {
 		case c == ')' || c == ']' || c == '}':
 			depth--
 		}
-		tokens = append(tokens, token{kind, text})
 		s = s[n:]
+		if last := len(tokens) - 1; kind == stringToken && last >= 0 && tokens[last].kind == stringToken {
+			tokens[last].text += text // adjacent literals are one
+			continue
+		}
+		tokens = append(tokens, token{kind, text})
 	}
 	return tokens, ""
 }

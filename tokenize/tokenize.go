@@ -57,12 +57,14 @@ type prepared struct {
 
 // Tokenizer tokenizes for one model as one engine does. Make one with Load.
 type Tokenizer struct {
-	dialect   dialect
-	enc       encoder
-	templates templates
-	special   *jinja.Dict // bos_token and so on, as the template sees them
-	defaults  *jinja.Dict // template variables the engine was started with
-	now       func() time.Time
+	dialect dialect
+	enc     encoder
+	// addsSpecial: asked for special tokens, the tokenizer has some to add.
+	addsSpecial bool
+	templates   templates
+	special     *jinja.Dict // bos_token and so on, as the template sees them
+	defaults    *jinja.Dict // template variables the engine was started with
+	now         func() time.Time
 }
 
 // Append appends the token ids of p to dst. The error is an *Error, and dst is
@@ -89,7 +91,7 @@ func (t *Tokenizer) Append(dst []uint32, p *Prompt) ([]uint32, error) {
 	if err != nil {
 		return dst[:before], encodeError(err)
 	}
-	if ready.special && ready.cut.shortens(len(ids)-before) && ready.cut.side == "" {
+	if ready.special && t.addsSpecial && ready.cut.side == "" && ready.cut.shortens(len(ids)-before) {
 		// The engine's tokenizer then keeps the special tokens and cuts between
 		// them, which the ids alone do not show.
 		return dst[:before], failf(reasonTruncated, "truncate_prompt_tokens with special tokens")

@@ -119,6 +119,10 @@ func (e vllm) chat(t *Tokenizer, body []byte) (prepared, error) {
 	return ready, nil
 }
 
+// maxRequestTemplate bounds what one request costs to compile, in bytes; the
+// largest template of a known model has 30 KB.
+const maxRequestTemplate = 128 << 10
+
 // template returns the request's own template where it is trusted, else the
 // model's.
 func (e vllm) template(t *Tokenizer, req *vllmRequest, tools bool) (*compiled, error) {
@@ -133,6 +137,9 @@ func (e vllm) template(t *Tokenizer, req *vllmRequest, tools bool) (*compiled, e
 	}
 	if c := t.templates.named[*req.template]; c != nil {
 		return c, nil
+	}
+	if len(*req.template) > maxRequestTemplate {
+		return nil, failf(reasonTemplateLimit, "the request's chat template has %d bytes, at most %d", len(*req.template), maxRequestTemplate)
 	}
 	c, err := compile(*req.template)
 	if err != nil {
