@@ -44,14 +44,11 @@ func (p *fakePicker) Pick(_ context.Context, req *scheduler.Request) (scheduler.
 	return p.decision, p.err
 }
 
-// fakeTokenizer makes one token of each byte of the body.
+// fakeTokenizer makes as many tokens as the body has bytes.
 type fakeTokenizer struct{ err error }
 
 func (f fakeTokenizer) Append(dst []uint32, _ string, p *tokenize.Prompt) ([]uint32, error) {
-	for _, b := range p.Body {
-		dst = append(dst, uint32(b))
-	}
-	return dst, f.err
+	return append(dst, make([]uint32, len(p.Body))...), f.err
 }
 
 var testDecision = scheduler.Decision{

@@ -2,6 +2,7 @@ package extproc
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 
 	filterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
@@ -85,7 +86,7 @@ func (f *filter) receives(r *extprocv3.ProcessingResponse) error {
 	case *extprocv3.ProcessingResponse_RequestHeaders:
 		part, mutation = "request headers", a.RequestHeaders.GetResponse().GetHeaderMutation()
 		if a.RequestHeaders.GetResponse().GetBodyMutation() != nil {
-			return fmt.Errorf("a body mutation in the answer to headers")
+			return errors.New("a body mutation in the answer to headers")
 		}
 	case *extprocv3.ProcessingResponse_RequestBody:
 		part, mutation = "request body", a.RequestBody.GetResponse().GetHeaderMutation()
@@ -96,7 +97,7 @@ func (f *filter) receives(r *extprocv3.ProcessingResponse) error {
 	case *extprocv3.ProcessingResponse_RequestTrailers:
 		part = "request trailers"
 		if f.mode == filterv3.ProcessingMode_FULL_DUPLEX_STREAMED && len(f.bodyOut) < len(f.bodyIn) {
-			return fmt.Errorf("trailers answered before the body was handed on")
+			return errors.New("trailers answered before the body was handed on")
 		}
 	case *extprocv3.ProcessingResponse_ResponseHeaders:
 		part = "response headers"
@@ -109,7 +110,7 @@ func (f *filter) receives(r *extprocv3.ProcessingResponse) error {
 		if streamed != nil {
 			f.respOut = append(f.respOut, streamed.GetBody()...)
 			if !bytes.HasPrefix(f.respIn, f.respOut) {
-				return fmt.Errorf("the response body was changed")
+				return errors.New("the response body was changed")
 			}
 			return nil
 		}
@@ -133,21 +134,21 @@ func (f *filter) requestBody(m *extprocv3.BodyMutation) (done bool, err error) {
 	}
 	switch {
 	case streamed == nil:
-		return true, fmt.Errorf("a plain body answer in duplex")
+		return true, errors.New("a plain body answer in duplex")
 	case f.headersDue:
-		return true, fmt.Errorf("body handed on before the headers were answered")
+		return true, errors.New("body handed on before the headers were answered")
 	case f.endOut:
-		return true, fmt.Errorf("body handed on after its end")
+		return true, errors.New("body handed on after its end")
 	case len(streamed.GetBody()) > maxPiece:
 		return true, fmt.Errorf("a piece of %d bytes", len(streamed.GetBody()))
 	}
 	f.bodyOut = append(f.bodyOut, streamed.GetBody()...)
 	f.endOut = streamed.GetEndOfStream()
 	if !bytes.HasPrefix(f.bodyIn, f.bodyOut) {
-		return true, fmt.Errorf("the body was changed")
+		return true, errors.New("the body was changed")
 	}
 	if f.endOut && (!f.endIn || len(f.bodyOut) != len(f.bodyIn)) {
-		return true, fmt.Errorf("an end mark of our own")
+		return true, errors.New("an end mark of our own")
 	}
 	return true, nil
 }
@@ -189,9 +190,9 @@ func (f *filter) ends() error {
 	case f.mode == filterv3.ProcessingMode_FULL_DUPLEX_STREAMED && (len(f.bodyOut) != len(f.bodyIn) || f.endOut != f.endIn):
 		return fmt.Errorf("left with %d of %d bytes handed on, end mark in %t, out %t", len(f.bodyOut), len(f.bodyIn), f.endIn, f.endOut)
 	case f.known && f.mode != filterv3.ProcessingMode_NONE && !f.complete:
-		return fmt.Errorf("left in the middle of the request")
+		return errors.New("left in the middle of the request")
 	case f.picks == 0:
-		return fmt.Errorf("left without a pick")
+		return errors.New("left without a pick")
 	}
 	return nil
 }

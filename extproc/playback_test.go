@@ -27,7 +27,7 @@ func TestPlayback(t *testing.T) {
 	for _, name := range names {
 		t.Run(filepath.Base(name), func(t *testing.T) {
 			for n, messages := range recorded(t, name) {
-				t.Run(fmt.Sprint(n+1), func(t *testing.T) {
+				t.Run(strconv.Itoa(n+1), func(t *testing.T) {
 					play(t, messages)
 				})
 			}

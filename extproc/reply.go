@@ -119,9 +119,9 @@ func strip(forged []string) *common {
 
 // pickMutation names the endpoint to Envoy. Envoy applies removals before sets,
 // so a forged header that is also set ends with our value.
-func pickMutation(d *scheduler.Decision, forged []string, debug bool) *common {
+func pickMutation(d *scheduler.Decision, endpoint string, forged []string, debug bool) *common {
 	set := make([]*corev3.HeaderValueOption, 0, 3)
-	set = append(set, setHeader(destinationHeader, d.Endpoint.String()))
+	set = append(set, setHeader(destinationHeader, endpoint))
 	if d.Rank >= 0 {
 		set = append(set, setHeader(rankHeader, strconv.Itoa(d.Rank)))
 	}
@@ -152,10 +152,10 @@ func decisionText(d *scheduler.Decision) string {
 }
 
 // pickMetadata names the endpoint in dynamic metadata.
-func pickMetadata(d *scheduler.Decision) *structpb.Struct {
+func pickMetadata(endpoint string) *structpb.Struct {
 	return &structpb.Struct{Fields: map[string]*structpb.Value{
 		destinationNamespace: structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{
-			destinationHeader: structpb.NewStringValue(d.Endpoint.String()),
+			destinationHeader: structpb.NewStringValue(endpoint),
 		}}),
 	}}
 }

@@ -33,9 +33,8 @@ const (
 
 // request is what is known of one HTTP request.
 type request struct {
-	id          string // x-request-id
-	method      string
-	kind        tokenize.Kind // zero for a path whose prompt is not read
+	id          []byte        // x-request-id, for the log
+	kind        tokenize.Kind // zero for a path or method whose prompt is not read
 	jsonContent bool          // content-type says JSON, or nothing
 	compressed  bool
 	bodyless    bool
@@ -54,19 +53,19 @@ type request struct {
 
 // readHeaders takes what matters from the request headers.
 func (r *request) readHeaders(h *extprocv3.HttpHeaders) {
-	var path string
+	post := false
 	r.jsonContent = true
 	for _, header := range h.GetHeaders().GetHeaders() {
 		switch key := header.GetKey(); key {
 		case ":method":
-			r.method = headerValue(header)
+			post = string(headerValue(header)) == "POST"
 		case ":path":
-			path = headerValue(header)
+			r.kind = kindOf(headerValue(header))
 		case "content-type":
-			r.jsonContent = strings.Contains(strings.ToLower(headerValue(header)), "json")
+			r.jsonContent = bytes.Contains(bytes.ToLower(headerValue(header)), []byte("json"))
 		case "content-encoding":
 			coding := headerValue(header)
-			r.compressed = coding != "" && !strings.EqualFold(coding, "identity")
+			r.compressed = len(coding) > 0 && !bytes.EqualFold(coding, []byte("identity"))
 		case "x-request-id":
 			r.id = headerValue(header)
 		default:
@@ -75,28 +74,28 @@ func (r *request) readHeaders(h *extprocv3.HttpHeaders) {
 			}
 		}
 	}
-	if r.method == "POST" {
-		r.kind = kindOf(path)
+	if !post {
+		r.kind = 0
 	}
 }
 
 // headerValue returns the value of a header. Envoy fills raw_value; versions
 // before 1.29 filled value.
-func headerValue(h *corev3.HeaderValue) string {
+func headerValue(h *corev3.HeaderValue) []byte {
 	if raw := h.GetRawValue(); len(raw) > 0 {
-		return string(raw)
+		return raw
 	}
-	return h.GetValue()
+	return []byte(h.GetValue())
 }
 
 // kindOf says through which API a path asks. A prefix before /v1 is a route of
 // the gateway, which Envoy strips only after we have seen the path.
-func kindOf(path string) tokenize.Kind {
-	path, _, _ = strings.Cut(path, "?")
+func kindOf(path []byte) tokenize.Kind {
+	path, _, _ = bytes.Cut(path, []byte("?"))
 	switch {
-	case strings.HasSuffix(path, "/v1/chat/completions"):
+	case bytes.HasSuffix(path, []byte("/v1/chat/completions")):
 		return tokenize.Chat
-	case strings.HasSuffix(path, "/v1/completions"):
+	case bytes.HasSuffix(path, []byte("/v1/completions")):
 		return tokenize.Completion
 	default:
 		return 0

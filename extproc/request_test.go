@@ -65,7 +65,7 @@ func TestKindOf(t *testing.T) {
 		"":                             0,
 		"/v1/chat/completions/batches": 0,
 	} {
-		if got := kindOf(path); got != want {
+		if got := kindOf([]byte(path)); got != want {
 			t.Errorf("%q: got kind %d, want %d", path, got, want)
 		}
 	}
@@ -84,20 +84,36 @@ func TestReadHeaders(t *testing.T) {
 		in   *extprocv3.HttpHeaders
 		want request
 	}{
-		{"a chat request", headers(":method", "POST", ":path", "/v1/chat/completions", "content-type", "application/json; charset=utf-8", "x-request-id", "r1"),
-			request{id: "r1", method: "POST", kind: tokenize.Chat, jsonContent: true}},
-		{"a GET of the same path has no prompt", headers(":method", "GET", ":path", "/v1/chat/completions"),
-			request{method: "GET", jsonContent: true}},
-		{"a compressed body", headers(":method", "POST", ":path", "/v1/completions", "content-encoding", "gzip"),
-			request{method: "POST", kind: tokenize.Completion, jsonContent: true, compressed: true}},
-		{"identity is no compression", headers(":method", "POST", ":path", "/v1/completions", "content-encoding", "identity"),
-			request{method: "POST", kind: tokenize.Completion, jsonContent: true}},
-		{"multipart is not JSON", headers(":method", "POST", ":path", "/v1/audio/transcriptions", "content-type", "multipart/form-data; boundary=x"),
-			request{method: "POST"}},
-		{"a value from before Envoy 1.29", &extprocv3.HttpHeaders{Headers: &corev3.HeaderMap{Headers: []*corev3.HeaderValue{{Key: ":method", Value: "PUT"}}}},
-			request{method: "PUT", jsonContent: true}},
-		{"forged headers, each once", headers(destinationHeader, "a", destinationHeader, "b", prefillHeader, "c"),
-			request{jsonContent: true, forged: []string{destinationHeader, prefillHeader}}},
+		{
+			"a chat request", headers(":method", "POST", ":path", "/v1/chat/completions", "content-type", "application/json; charset=utf-8", "x-request-id", "r1"),
+			request{id: []byte("r1"), kind: tokenize.Chat, jsonContent: true},
+		},
+		{
+			"a GET of the same path has no prompt", headers(":method", "GET", ":path", "/v1/chat/completions"),
+			request{jsonContent: true},
+		},
+		{
+			"a compressed body", headers(":method", "POST", ":path", "/v1/completions", "content-encoding", "gzip"),
+			request{kind: tokenize.Completion, jsonContent: true, compressed: true},
+		},
+		{
+			"identity is no compression", headers(":method", "POST", ":path", "/v1/completions", "content-encoding", "identity"),
+			request{kind: tokenize.Completion, jsonContent: true},
+		},
+		{
+			"multipart is not JSON", headers(":method", "POST", ":path", "/v1/audio/transcriptions", "content-type", "multipart/form-data; boundary=x"),
+			request{},
+		},
+		{
+			"a value from before Envoy 1.29", &extprocv3.HttpHeaders{Headers: &corev3.HeaderMap{Headers: []*corev3.HeaderValue{
+				{Key: ":method", Value: "POST"}, {Key: ":path", Value: "/v1/chat/completions"},
+			}}},
+			request{kind: tokenize.Chat, jsonContent: true},
+		},
+		{
+			"forged headers, each once", headers(destinationHeader, "a", destinationHeader, "b", prefillHeader, "c"),
+			request{jsonContent: true, forged: []string{destinationHeader, prefillHeader}},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var got request

@@ -149,7 +149,7 @@ func (s *Server) Process(conn extprocv3.ExternalProcessor_ProcessServer) (err er
 func (s *Server) panicked(fault any, req *request) {
 	s.metrics.panics.Add(1)
 	s.cfg.Logger.LogAttrs(context.Background(), slog.LevelError, "panic in a stream",
-		slog.String("request_id", req.id), slog.Any("panic", fault), slog.String("stack", string(debug.Stack())))
+		slog.String("request_id", string(req.id)), slog.Any("panic", fault), slog.String("stack", string(debug.Stack())))
 }
 
 // exchange drives the state machine of one stream: it receives, tokenizes,
@@ -309,15 +309,18 @@ func (x *exchange) decide(begin time.Time) error {
 func (x *exchange) log(ctx context.Context, d *scheduler.Decision, err error) {
 	logger := x.s.cfg.Logger
 	if err != nil {
+		if !logger.Enabled(ctx, slog.LevelInfo) {
+			return
+		}
 		logger.LogAttrs(ctx, slog.LevelInfo, "request turned away",
-			slog.String("request_id", x.st.req.id), slog.String("model", x.st.req.model), slog.String("error", err.Error()))
+			slog.String("request_id", string(x.st.req.id)), slog.String("model", x.st.req.model), slog.String("error", err.Error()))
 		return
 	}
 	if !logger.Enabled(ctx, slog.LevelDebug) {
 		return
 	}
 	logger.LogAttrs(ctx, slog.LevelDebug, "request placed",
-		slog.String("request_id", x.st.req.id), slog.String("model", x.st.req.model),
+		slog.String("request_id", string(x.st.req.id)), slog.String("model", x.st.req.model),
 		slog.String("endpoint", d.Endpoint.String()), slog.String("reason", string(d.Reason)),
 		slog.Int("matched_tokens", d.Matched), slog.Int("prompt_tokens", d.Prompt),
 		slog.String("untokenized", x.st.req.untokenized))

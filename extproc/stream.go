@@ -290,21 +290,21 @@ func (st *stream) answer(d *scheduler.Decision, err error) []*reply {
 	if !st.headersSeen {
 		forged = allOwnHeaders()
 	}
-	metadata := pickMetadata(d)
+	endpoint := d.Endpoint.String() // EPP protocol: header and metadata must agree
 	switch {
 	case st.headersOwed:
 		st.headersOwed = false
-		st.out = append(st.out, headersReply(pickMutation(d, forged, st.debug)))
+		st.out = append(st.out, headersReply(pickMutation(d, endpoint, forged, st.debug)))
 	case st.bodiesOwed > 0 && st.mode != modeDuplex:
 		// Envoy holds the headers until this answer.
 		st.bodiesOwed--
-		st.out = append(st.out, bodyReply(pickMutation(d, forged, st.debug)))
+		st.out = append(st.out, bodyReply(pickMutation(d, endpoint, forged, st.debug)))
 	default:
 		// Headers were never ours to answer: the metadata has to do.
 	}
 	st.settle()
 	if len(st.out) > 0 {
-		st.out[0].DynamicMetadata = metadata
+		st.out[0].DynamicMetadata = pickMetadata(endpoint)
 	}
 	switch {
 	case st.ended:
