@@ -94,18 +94,19 @@ type Output struct {
 
 // Stats are the engine's gauges and counters.
 type Stats struct {
-	Running, Waiting int
-	UsedBlocks       int
-	UsableBlocks     int
-	CachedBlocks     int // distinct hashes that can be found
-	QueriedTokens    uint64
-	HitTokens        uint64
-	PromptTokens     uint64 // of admitted requests, cached ones included
-	OutputTokens     uint64
-	Preemptions      uint64
-	Steps            uint64
-	Finished         uint64
-	Aborted          uint64
+	Running       int
+	Waiting       int
+	UsedBlocks    int
+	UsableBlocks  int
+	CachedBlocks  int // distinct hashes that can be found
+	QueriedTokens uint64
+	HitTokens     uint64
+	PromptTokens  uint64 // of admitted requests, cached ones included
+	OutputTokens  uint64
+	Preemptions   uint64
+	Steps         uint64
+	Finished      uint64
+	Aborted       uint64
 }
 
 // KVUsage is the share of usable blocks that requests hold, 0 to 1. Blocks that

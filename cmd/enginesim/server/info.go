@@ -70,7 +70,7 @@ func (s *Server) eventSources(w http.ResponseWriter, _ *http.Request) {
 	}
 	writeJSON(w, http.StatusOK, map[string]source{strconv.Itoa(s.cfg.Events.Rank): {
 		Enabled: true, Publisher: "zmq",
-		Endpoint: "tcp://" + s.eventsAddr, ReplayEndpoint: "tcp://" + s.replayAddr,
+		Endpoint: s.eventsAddr, ReplayEndpoint: s.replayAddr,
 		BufferSteps: s.cfg.Events.BufferSteps, HWM: s.cfg.Events.HWM, MaxQueueSize: 100000,
 		Topic: s.cfg.Events.Topic,
 	}})
@@ -90,7 +90,7 @@ func (s *Server) serverInfo(w http.ResponseWriter, _ *http.Request) {
 			},
 			"kv_events_config": map[string]any{
 				"enable_kv_cache_events": true, "publisher": "zmq",
-				"endpoint": "tcp://" + s.eventsAddr, "replay_endpoint": "tcp://" + s.replayAddr,
+				"endpoint": s.eventsAddr, "replay_endpoint": s.replayAddr,
 				"topic": s.cfg.Events.Topic,
 			},
 		},

@@ -67,7 +67,7 @@ type Server struct {
 	events *kvevents.Stream
 	start  time.Time
 
-	eventsAddr, replayAddr string // set by Serve
+	eventsAddr, replayAddr string // ZeroMQ endpoints, set by Serve
 
 	mu       sync.Mutex
 	served   []served // oldest first
@@ -117,7 +117,7 @@ func New(cfg Config, start time.Time) (*Server, error) {
 
 // Serve answers on the three listeners until ctx ends, and closes them.
 func (s *Server) Serve(ctx context.Context, api, events, replay net.Listener) error {
-	s.eventsAddr, s.replayAddr = events.Addr().String(), replay.Addr().String()
+	s.eventsAddr, s.replayAddr = endpoint(events), endpoint(replay)
 	g, ctx := errgroup.WithContext(ctx)
 	hs := &http.Server{
 		Handler:           s.handler(),
@@ -145,6 +145,15 @@ func (s *Server) Serve(ctx context.Context, api, events, replay net.Listener) er
 	return g.Wait()
 }
 
+// endpoint is what an engine that binds ln announces: every address is a star.
+func endpoint(ln net.Listener) string {
+	addr, ok := ln.Addr().(*net.TCPAddr)
+	if ok && addr.IP.IsUnspecified() {
+		return "tcp://*:" + strconv.Itoa(addr.Port)
+	}
+	return "tcp://" + ln.Addr().String()
+}
+
 func (s *Server) handler() http.Handler {
 	mux := http.NewServeMux()
 	get := func(path string, h http.HandlerFunc) { mux.HandleFunc(path, method(http.MethodGet, h)) }
@@ -169,7 +178,7 @@ func (s *Server) handler() http.Handler {
 	})
 	get("/health", ok)
 	get("/sim/requests", s.requests)
-	get("/sim/stats", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, s.loop.stats()) })
+	get("/sim/stats", s.stats)
 	mux.HandleFunc("/ping", ok)
 	if s.cfg.Events.Format == kvevents.Maps {
 		get("/kv_event_sources", s.eventSources) // unknown to 0.23
@@ -283,4 +292,13 @@ func (s *Server) requests(w http.ResponseWriter, _ *http.Request) {
 	list := append([]served{}, s.served...)
 	s.mu.Unlock()
 	writeJSON(w, http.StatusOK, list)
+}
+
+// stats is the engine's own counters, and whether anybody hears its events.
+func (s *Server) stats(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, http.StatusOK, struct {
+		engine.Stats
+		EventBatches     uint64
+		EventSubscribers int
+	}{s.loop.stats(), s.events.Batches(), s.events.Subscribers()})
 }

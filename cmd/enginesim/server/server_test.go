@@ -390,6 +390,13 @@ func TestSecondRequestIsCachedAndRemembered(t *testing.T) {
 	if n := s.events.Batches(); n != 3 {
 		t.Errorf("got %d batches, want one for each request that stored blocks: 3", n)
 	}
+	var st map[string]int
+	if err := json.Unmarshal([]byte(call(t, http.MethodGet, url+"/sim/stats", "").body), &st); err != nil {
+		t.Fatal(err)
+	}
+	if st["Finished"] != 4 || st["EventBatches"] != 3 || st["HitTokens"] != 96 {
+		t.Errorf("got stats %v, want 4 finished, 3 batches and 96 tokens hit", st)
+	}
 	if got := call(t, http.MethodPost, url+"/reset_prefix_cache", "").body; got != `{"success":true}` {
 		t.Errorf("got %s", got)
 	}
@@ -510,5 +517,16 @@ func TestWithoutATokenizer(t *testing.T) {
 		if got := call(t, http.MethodPost, url+path, body); got.status != 400 || !strings.Contains(got.body, "--tokenizer") {
 			t.Errorf("%s: got %d %s", path, got.status, got.body)
 		}
+	}
+}
+
+func TestEndpointOfEveryAddressIsAStar(t *testing.T) {
+	ln, err := net.Listen("tcp", "0.0.0.0:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close() //nolint:errcheck // the test is over
+	if got := endpoint(ln); !strings.HasPrefix(got, "tcp://*:") {
+		t.Errorf("got %s, want tcp://*:port", got)
 	}
 }
