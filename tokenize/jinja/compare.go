@@ -43,6 +43,8 @@ func (in *interp) equal(a, b Value) (bool, error) {
 		return in.equalDicts(a.Dict(), b.Dict())
 	case kindRange:
 		return (*pyRange)(a.ref).equal((*pyRange)(b.ref)), nil
+	case kindView:
+		return in.equalViews((*view)(a.ref), (*view)(b.ref))
 	default:
 		return a.ref == b.ref, nil
 	}
@@ -85,6 +87,27 @@ func (in *interp) equalDicts(x, y *Dict) (bool, error) {
 		}
 		if ok, err := in.equal(x.entries[i].value, y.entries[j].value); err != nil || !ok {
 			return false, err
+		}
+	}
+	return true, nil
+}
+
+// equalViews compares keys and items as sets, and values by identity.
+func (in *interp) equalViews(x, y *view) (bool, error) {
+	switch {
+	case x.what == viewValues || x.what != y.what:
+		return x == y, nil
+	case x.what == viewItems:
+		return in.equalDicts(x.dict, y.dict)
+	case x.dict.Len() != y.dict.Len():
+		return false, nil
+	}
+	if err := in.spend(x.dict.Len()); err != nil {
+		return false, err
+	}
+	for i := range x.dict.entries {
+		if y.dict.findValue(x.dict.entries[i].key) < 0 {
+			return false, nil
 		}
 	}
 	return true, nil

@@ -1,6 +1,9 @@
 package jinja
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // foldCase is how filters compare strings without case.
 func foldCase(v Value) Value {
@@ -67,6 +70,31 @@ func (in *interp) keysOf(items []Value, attribute Value, caseSensitive bool, oth
 	return keys, nil
 }
 
+// sortKeys is keysOf for an attribute that may be several with commas between
+// them.
+func (in *interp) sortKeys(items []Value, attribute Value, caseSensitive bool) ([]Value, error) {
+	if !strings.Contains(attribute.Str(), ",") {
+		return in.keysOf(items, attribute, caseSensitive, nil)
+	}
+	names := strings.Split(attribute.Str(), ",")
+	keys := make([]Value, len(items))
+	for i := range items {
+		if err := in.spend(len(names)); err != nil {
+			return nil, err
+		}
+		parts := make([]Value, 0, len(names))
+		for _, name := range names {
+			part, err := in.keysOf(items[i:i+1], String(name), caseSensitive, nil)
+			if err != nil {
+				return nil, err
+			}
+			parts = append(parts, part[0])
+		}
+		keys[i] = listOf(parts)
+	}
+	return keys, nil
+}
+
 func filterSort(in *interp, v Value, a args) (Value, error) {
 	b, err := a.bind("sort", 0, "reverse", "case_sensitive", "attribute")
 	if err != nil {
@@ -77,7 +105,7 @@ func filterSort(in *interp, v Value, a args) (Value, error) {
 		return Value{}, err
 	}
 	items := seq.all()
-	keys, err := in.keysOf(items, b.or(2, None()), b.truth(1), nil)
+	keys, err := in.sortKeys(items, b.or(2, None()), b.truth(1))
 	if err != nil {
 		return Value{}, err
 	}

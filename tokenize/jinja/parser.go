@@ -242,11 +242,7 @@ func (p *parser) block() (stmt, error) {
 		s.body, err = p.hard(func() ([]stmt, error) { return p.body("endgeneration") })
 		return s, err
 	case "print":
-		value, err := p.tuple(tupleRules{condexpr: true})
-		if err != nil {
-			return nil, err
-		}
-		return &printStmt{at, value}, p.expectBlockEnd()
+		return p.print(at)
 	case "break", "continue":
 		if p.loops == 0 {
 			return nil, p.failAt(t.line, "'%s' outside a loop", word)

@@ -224,3 +224,20 @@ func (p *parser) signature() ([]param, error) {
 	p.pos++
 	return params, nil
 }
+
+func (p *parser) print(at pos) (stmt, error) {
+	var parts []expr
+	for p.peek().kind != tokenBlockEnd {
+		if len(parts) > 0 {
+			if err := p.expectOp(","); err != nil {
+				return nil, err
+			}
+		}
+		part, err := p.expression()
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, part)
+	}
+	return &printStmt{at, &concatExpr{parts}}, p.expectBlockEnd()
+}

@@ -46,14 +46,10 @@ func (p *parser) subscript(object expr) (expr, error) {
 		}
 		indexes = append(indexes, index)
 	}
-	switch len(indexes) {
-	case 0:
-		return nil, p.fail("empty subscript")
-	case 1:
+	if len(indexes) == 1 {
 		return &itemExpr{object, indexes[0]}, nil
-	default:
-		return &itemExpr{object, &tupleExpr{indexes}}, nil
 	}
+	return &itemExpr{object, &tupleExpr{indexes}}, nil
 }
 
 func (p *parser) sliceOrIndex() (expr, error) {
@@ -68,6 +64,9 @@ func (p *parser) sliceOrIndex() (expr, error) {
 			continue
 		case t.op("]"), t.op(","):
 			if colons == 0 {
+				if bounds[0] == nil {
+					return nil, p.fail("unexpected %s", t.describe())
+				}
 				return bounds[0], nil
 			}
 			return &sliceExpr{bounds[0], bounds[1], bounds[2]}, nil

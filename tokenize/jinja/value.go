@@ -126,7 +126,7 @@ func (v Value) IsNone() bool { return v.kind == KindNone }
 
 // Str returns the text of a string, and "" for any other value.
 func (v Value) Str() string {
-	if v.kind != KindString && v.kind != KindUndefined {
+	if v.kind != KindString {
 		return ""
 	}
 	return v.text()

@@ -258,6 +258,47 @@ b' }} {{ '\x41\u0042\103\q\a' }} {{ '\é' }} {{ 'a' 'b' "c" }} {{ '\0' | length 
 {% break %}
 {{ 01 }}
 {{ @ }}
+{{ ''[,] }}
+{{ ''[] }}
+{{ ''[:::] }}
+{{ [1, 2][:] }}{{ [1, 2][::] }}
+{{ [,] }}
+{{ (,) }}
+{{ {,} }}
+{{ f(,) }}
+{{ a. }}
+{{ a.'b' }}
+{{ 1 | }}
+{{ 1 is }}
+{{ not }}
+{{ 1 if }}
+{{ {'a'} }}
+{{ [1 2] }}
+{{ *a }}
+{% set %}
+{% set x %}
+{% for %}
+{% for x y %}{% endfor %}
+{% macro %}{% endmacro %}
+{% macro f %}{% endmacro %}
+{% call %}{% endcall %}
+{% call n %}{% endcall %}
+{% filter %}{% endfilter %}
+{% with %}ok{% endwith %}
+{% with a %}{% endwith %}
+{% if n %}{% else %}{% elif n %}{% endif %}
+{% if n %}{% else %}{% else %}{% endif %}
+{% print n, 1 %}
+{% %}
+{% 1 %}
+{%- -%}
+{% raw %}{% endraw %}|
+{% endraw %}
+{% for x in [1] %}{% else %}{% break %}{% endfor %}
+{% for x in [1, 2] %}{% macro f() %}{% break %}{% endmacro %}{% endfor %}
+{{ ns.a.b }}
+{% set ns.a.b = 1 %}
+{% for ns.a in [1] %}{% endfor %}
 {{ x is defined is defined }}
 {% raw %}{{ not }} {% code %}{# kept #}{% endraw %}|{%- raw -%}  a  {%- endraw -%}  b
 a{# c #}b{#- d -#}  e {#+ f #}g{# h -#}  i
@@ -266,6 +307,21 @@ x {{- 1 -}} y {{ 2 }} z {%- if true -%} a {%- endif -%} b
 {{ '{{' }}{{ '%}' }}{{ "}}" }}{{ {'a': {'b': 1}}.a.b }}{{ {'a': {'b': 1}} }}
 {{ messages[0].role }}{{ messages.0.role }}{{ messages[0]['role'] }}{{ messages[-1].tool_calls.0.function.name }}{{ d.items is defined }}{{ d.k }}{{ d['items'] }}{{ d["get"] is defined }}
 {{ n ~ none ~ 1.0 ~ [1] ~ zzz ~ 'a' }} {{ 1 ~ 2 + 3 ~ 4 }} {{ 'a' ~ 'b' * 2 }} {{ -1 ~ -2 }} {{ -n ** 2 }} {{ -n | abs }} {{ - 5 | string }} {{ 2 * -3 }} {{ +5 }} {{ --5 }}
+{{ '<' + 'b' + ('<' | safe) + '&' }} {{ ('<' | safe) + '<' + 'b' }} {{ '<' + ('a' ~ '<') + ('<' | safe) }} {{ 'a' + ('b' + 'c') + 'd' }} {{ 1 + 2 + 3 }} {{ [1] + [2] + [3] }} {{ 'a' ~ ('<' | safe) + '<' }} {{ 'a' + 'b' ~ 1 + 'c' }} {{ ('a' + 'b') ~ 'c' }} {{ 'x' + ('y' if n > 5 else 'z') }}
+{{ 'a' + 'b' + 1 }}
+{{ 'a' + zzz + 'b' }}
+{{ 1 + 'a' + 'b' }}
+{{ 'a' + none ~ 'b' + 'c' }}
+{% macro f(x) %}[{{ 'a' + x + 'b' }}{% if x %}{{ 'c' + f('') + 'd' }}{% endif %}]{% endmacro %}{{ 'p' + f('q') + f('') ~ f('r') }}
+{% set x = namespace(v='') %}{% for m in messages %}{% set x.v = x.v + m.role + ',' %}{% endfor %}{{ x.v }}{{ x.v.split(',')[:-1] }}
+{{ ({} | tojson) + ([] | tojson) }} {{ 'abc'[-1] }}{{ 'abc'[-3] }}{{ 'abc'[-4] }}{{ 'é😀'[-2] }}{{ 'é😀'[1] }}{{ 'é😀'[2] }}{{ ''[0] }}{{ ''[-1] }}{{ 'a'[-9223372036854775808] }}{{ 'a'[10 ** 30] }}|
+{{ '\ud83d' }}
+{{ {'a': 1}.items() | list | first }} {{ d | length }} {{ d.keys() | length }} {{ d.items() | length }} {{ d.values() | list | string }} {{ d.keys() | list | sort | join(',') }} {{ d | dictsort | first }}
+{{ d.keys()[0] }}|{{ d.items() is mapping }}{{ d.keys() == d.keys() }}
+{{ messages | map(attribute='role') | unique | join('/') }} {{ messages | map(attribute='nope') | list | length }} {{ messages | map(attribute='nope.x', default='q') | list }}
+{{ messages | map(attribute='nope.x') | list }}
+{{ messages | selectattr('nope.x', 'defined') | list }}
+{{ messages | sort(attribute='role') | map(attribute='role') | list }} {{ messages | sort(attribute='role,content') | map(attribute='role') | list }}
 {{ -'a' }}
 {{ +none }}
 {{ big }} {{ big + 1 }} {{ big | string }} {{ [big] }} {{ big // 2 }} {{ f + big }} {{ neg }} {{ neg // 2 }} {{ f }} {{ f | int }} {{ [f, 2.50] }}
@@ -308,7 +364,9 @@ lines = [line.replace("\x00", "\\\n") for line in lines]
 for i, source in enumerate(lines + WHITESPACE):
     case = {"id": f"o{i:03}", "template": source}
     try:
-        case["text"] = env.from_string(source).render(**context)
+        text = env.from_string(source).render(**context)
+        text.encode()  # a lone surrogate is no text
+        case["text"] = text
     except Exception as e:
         case["error"] = type(e).__name__
     print(json.dumps(case, ensure_ascii=False))
