@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -289,21 +288,9 @@ func (s *system) eventually(what string, done func() (state string, ok bool)) {
 // decisions is how many picks the picker's metrics count for a reason.
 func (s *system) decisions(reason string) int {
 	s.t.Helper()
-	a := s.get("http://" + s.Picker.Admin + "/metrics")
-	if !bytes.Contains(a.body, []byte("warmroute_decisions_total")) {
-		s.t.Errorf("no series warmroute_decisions_total: status %d", a.status)
+	counts, err := s.Decisions(s.t.Context())
+	if err != nil {
+		s.t.Fatal(err)
 	}
-	sum := 0
-	for line := range strings.Lines(string(a.body)) {
-		labels, value, ok := strings.Cut(strings.TrimSpace(line), "} ")
-		if !ok || !strings.HasPrefix(labels, "warmroute_decisions_total{") || !strings.Contains(labels, `reason="`+reason+`"`) {
-			continue
-		}
-		n, err := strconv.Atoi(value)
-		if err != nil {
-			s.t.Fatalf("metric %q: %v", line, err)
-		}
-		sum += n
-	}
-	return sum
+	return counts[reason]
 }

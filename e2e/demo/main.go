@@ -14,9 +14,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"syscall"
 
@@ -40,8 +42,9 @@ const (
 	// eight: prompts shrink, and with them cache and speed; the shared prefixes
 	// stay the same share.
 	shrink = 8
-	// The engines' clock runs ten times as fast as the wall's.
-	scale = 10
+	// The engines' clock runs eight times as fast as the wall's: fast enough to
+	// wait for, and slow enough for two busy cores.
+	scale = 8
 	seed  = 1
 
 	blockSize   = 16     // tokens sent, that is 128 recorded ones
@@ -104,7 +107,7 @@ to %d simulated engines: first in turn, then by warmroute. Same requests, same o
 	picked.Envoy, picked.Picker = "override-host-buffered", true
 	picked.PickerArgs = []string{"--tokenizer", model + "=" + tokenizer}
 
-	var sides [2]replay.Summary
+	var sides [2]outcome
 	for i, side := range []struct {
 		label string
 		cfg   stack.Config
@@ -117,11 +120,17 @@ to %d simulated engines: first in turn, then by warmroute. Same requests, same o
 	return report(root, out, &sides[0], &sides[1])
 }
 
+// outcome is what one pass gave.
+type outcome struct {
+	replay.Summary
+	decisions map[string]int // the picker's, by reason; nil without a picker
+}
+
 // pass starts everything, sends the requests, and stops everything.
-func pass(ctx context.Context, out *os.File, label string, cfg stack.Config, calls []replay.Call) (sum replay.Summary, err error) {
+func pass(ctx context.Context, out *os.File, label string, cfg stack.Config, calls []replay.Call) (o outcome, err error) {
 	s, err := stack.Start(ctx, cfg)
 	if err != nil {
-		return sum, err
+		return o, err
 	}
 	defer func() { err = errors.Join(err, s.Stop()) }()
 
@@ -136,24 +145,35 @@ func pass(ctx context.Context, out *os.File, label string, cfg stack.Config, cal
 	}()
 	results, err := replay.Run(ctx, s.URL, calls, replay.NewBar(out, label).Draw)
 	if err != nil {
-		return sum, context.Cause(ctx)
+		return o, context.Cause(ctx)
 	}
-	return replay.Summarize(results, scale), nil
+	o.Summary = replay.Summarize(results, scale)
+	if cfg.Picker {
+		o.decisions, err = s.Decisions(ctx)
+	}
+	return o, err
 }
 
 // report prints the table and keeps it as .build/demo.md.
-func report(root string, out io.Writer, turn, picked *replay.Summary) error {
-	fmt.Fprint(out, "\n", table(turn, picked, false), "\n", legend)
-	for _, s := range []*replay.Summary{turn, picked} {
-		if s.FirstError != nil {
-			fmt.Fprintln(out, "first error:", s.FirstError)
+func report(root string, out io.Writer, turn, picked *outcome) error {
+	fmt.Fprint(out, "\n", table(&turn.Summary, &picked.Summary, false), legend, "\nWhy warmroute picked as it did:")
+	for _, reason := range slices.Sorted(maps.Keys(picked.decisions)) {
+		fmt.Fprintf(out, " %s %d", reason, picked.decisions[reason])
+	}
+	fmt.Fprintln(out)
+	if picked.decisions["untokenizable"] > 0 {
+		fmt.Fprintln(out, "Untokenizable: this machine was so busy that the picker's deadline passed; those were placed by load alone.")
+	}
+	for _, o := range []*outcome{turn, picked} {
+		if o.FirstError != nil {
+			fmt.Fprintln(out, "First error:", o.FirstError)
 		}
 	}
 	file := filepath.Join(root, ".build", "demo.md")
-	if err := os.WriteFile(file, []byte(table(turn, picked, true)), 0o644); err != nil {
+	if err := os.WriteFile(file, []byte(table(&turn.Summary, &picked.Summary, true)), 0o644); err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}
-	fmt.Fprintln(out, "\nThe table is in .build/demo.md, all logs are in .build/demo.")
+	fmt.Fprintln(out, "The table is in .build/demo.md, all logs are in .build/demo.")
 	if n := turn.Errors + picked.Errors; n > 0 {
 		return fmt.Errorf("%d requests failed", n)
 	}

@@ -11,7 +11,7 @@ import (
 
 const legend = `
 TTFT: time to first token; E2E: until the end of the answer. Both in simulated seconds: engines compute nothing, they
-keep a real paged cache and a real queue and take the time an engine would, on a clock ten times as fast as the wall's.
+keep a real paged cache and a real queue and take the time an engine would, on a clock eight times as fast as the wall's.
 Busiest / mean: 1.00 is an even spread. Computed tokens are prompt tokens that were in no cache.
 `
 
