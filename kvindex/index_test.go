@@ -288,7 +288,7 @@ func (tw *twin) step(p *twinPrompt) []Event {
 // answer with what the engines really hold.
 func TestIndexAgainstMap(t *testing.T) {
 	const engines = 5
-	for seed := range uint64(20) {
+	for seed := range uint64(8) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
 		var prompts []*twinPrompt
 		for range 12 {
@@ -313,7 +313,7 @@ func TestIndexAgainstMap(t *testing.T) {
 			attach(e)
 		}
 		depth := make([]int, engines)
-		for step := range 2000 {
+		for step := range 1500 {
 			e := rnd.IntN(engines)
 			switch rnd.IntN(500) {
 			case 0:
@@ -867,6 +867,7 @@ func FuzzApply(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12})
 	f.Add(binary.BigEndian.AppendUint64(nil, 0x0102030401020304))
 	f.Fuzz(func(t *testing.T, in []byte) {
+		in = in[:min(len(in), 300)] // a long history finds what short ones do, later
 		x := New()
 		x.Attach(0, "m")
 		x.Attach(1, "m")
