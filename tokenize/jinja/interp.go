@@ -166,8 +166,8 @@ func (in *interp) deeper() error {
 
 func (in *interp) shallower() { in.depth-- }
 
-// emit appends template text to the output. All output passes here or through
-// print.
+// emit appends text to the output. All output passes here or through print:
+// what wants to know which part came from which message looks here.
 func (in *interp) emit(s string) error {
 	in.out = append(in.out, s...)
 	return in.checkOutput()
