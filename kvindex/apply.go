@@ -32,7 +32,7 @@ func (x *Index) apply(ep *endpoint, b *EventBatch) error {
 	}
 	ep.stats.Batches++
 	ep.stats.LastTimestamp = b.Timestamp
-	ep.stats.UnknownEvents += uint64(b.Unknown) //nolint:gosec // a count
+	ep.stats.UnknownEvents += uint64(b.Unknown)
 	for i, ev := range b.Events {
 		switch ev := ev.(type) {
 		case BlockStored:
@@ -376,7 +376,7 @@ func (ep *endpoint) takeWaiting(g *group, parent uint64) []*span {
 }
 
 func (ep *endpoint) dropWaiting() {
-	ep.stats.UnknownParents += uint64(ep.stats.Waiting) //nolint:gosec // a count
+	ep.stats.UnknownParents += uint64(ep.stats.Waiting)
 	clear(ep.waiting)
 	ep.waitingQueue, ep.waitingTokens, ep.stats.Waiting = nil, 0, 0
 }
@@ -388,7 +388,7 @@ func (ep *endpoint) intern(adapter string) (id uint16, ok bool) {
 	if len(ep.adapters) == maxAdapters {
 		return 0, false
 	}
-	id = uint16(len(ep.adapters)) //nolint:gosec // below maxAdapters
+	id = uint16(len(ep.adapters))
 	ep.adapters[adapter] = id
 	return id, true
 }
@@ -432,4 +432,4 @@ func (x *Index) clearedGPU(ep *endpoint) {
 
 // foldHash shortens the engine hash of a prompt's first block to what tells
 // the chains of one endpoint apart.
-func foldHash(h uint64) uint32 { return uint32(h>>32) ^ uint32(h) } //nolint:gosec // folding
+func foldHash(h uint64) uint32 { return uint32(h>>32) ^ uint32(h) }

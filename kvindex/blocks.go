@@ -27,7 +27,7 @@ const firstSlots = 16
 // numbers, over the slots (Fibonacci hashing, then a range reduction).
 func (m *blockMap) home(hash uint64) int {
 	hi, _ := bits.Mul64(hash*0x9e3779b97f4a7c15, uint64(len(m.slots)))
-	return int(hi) //nolint:gosec // below len(m.slots)
+	return int(hi)
 }
 
 func (m *blockMap) next(i int) int {

@@ -327,7 +327,7 @@ func readHash(p []byte) (h uint64, rest []byte, err error) {
 		return msgp.ReadUint64Bytes(p)
 	default:
 		i, rest, err := msgp.ReadInt64Bytes(p)
-		return uint64(i), rest, err //nolint:gosec // a signed hash keeps its bits
+		return uint64(i), rest, err
 	}
 }
 

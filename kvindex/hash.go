@@ -17,7 +17,7 @@ const stackTokens = 128
 func (n Namespace) Root(blockSize int) BlockHash {
 	buf := make([]byte, 0, 256)
 	buf = append(buf, "warmroute/block/1"...)
-	buf = binary.LittleEndian.AppendUint64(buf, uint64(blockSize)) //nolint:gosec // a block size is small and positive
+	buf = binary.LittleEndian.AppendUint64(buf, uint64(blockSize))
 	for _, s := range [...]string{n.Model, n.Adapter, n.Salt} {
 		buf = binary.LittleEndian.AppendUint64(buf, uint64(len(s)))
 		buf = append(buf, s...)

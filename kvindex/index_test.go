@@ -2,6 +2,7 @@ package kvindex
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
@@ -420,7 +421,8 @@ func TestWhatIsHeldAfter(t *testing.T) {
 		{
 			"an unknown parent gives no credit",
 			[][]Event{{stored(10, run, 1, 2, 3)}},
-			base, 0, func(s EndpointStats) any { return []int{s.Waiting, s.Unresolved, s.Blocks[TierGPU]} }, []int{1, 3, 3},
+			base, 0, func(s EndpointStats) any { return []int{s.Waiting, s.Unresolved, s.Blocks[TierGPU]} },
+			[]int{1, 3, 3},
 		},
 		{"a parent that comes later gives it", [][]Event{{stored(12, run[2:], 3)}, {stored(11, run[1:2], 2)}, {stored(0, run[:1], 1)}}, base, 3, nil, nil},
 		{
@@ -438,7 +440,8 @@ func TestWhatIsHeldAfter(t *testing.T) {
 		{
 			"and not the CPU tier",
 			[][]Event{{stored(0, run, 1, 2, 3), cpu(stored(11, run[1:2], 2)), cpu(stored(0, run[:1], 1))}, {AllBlocksCleared{}}},
-			base, 2, func(s EndpointStats) any { return s.Blocks }, [numTiers]int{0, 2, 0},
+			base, 2, func(s EndpointStats) any { return s.Blocks },
+			[numTiers]int{0, 2, 0},
 		},
 		{
 			"a CPU copy alone does not tell its namespace",
@@ -464,7 +467,8 @@ func TestWhatIsHeldAfter(t *testing.T) {
 		{
 			"a disk copy is counted and not credited",
 			[][]Event{{stored(0, run, 1, 2, 3), BlockStored{Hashes: run, Medium: "DISK"}}, {AllBlocksCleared{}}},
-			base, 0, func(s EndpointStats) any { return s.Blocks }, [numTiers]int{0, 0, 3},
+			base, 0, func(s EndpointStats) any { return s.Blocks },
+			[numTiers]int{0, 0, 3},
 		},
 		{"a sliding-window group proves nothing", [][]Event{{group(stored(0, run, 1, 2, 3), 0, "sliding_window")}}, base, 0, func(s EndpointStats) any { return s.OtherGroups }, uint64(1)},
 		{
@@ -481,7 +485,9 @@ func TestWhatIsHeldAfter(t *testing.T) {
 			"and both must keep a block",
 			[][]Event{
 				{group(stored(0, run, 1, 2, 3), 0, "full_attention"), group(stored(0, run, 1, 2, 3), 1, "mla_attention")},
-				{BlockRemoved{Hashes: run[2:], Group: 1}}, {BlockRemoved{Hashes: run[1:2], Group: 0}}, {group(stored(11, run[1:2], 2), 0, "full_attention")},
+				{BlockRemoved{Hashes: run[2:], Group: 1}},
+				{BlockRemoved{Hashes: run[1:2], Group: 0}},
+				{group(stored(11, run[1:2], 2), 0, "full_attention")},
 			},
 			base, 2, nil, nil,
 		},
@@ -589,14 +595,14 @@ func TestUnresolvedIsBounded(t *testing.T) {
 
 func TestApplyToNobody(t *testing.T) {
 	x := New()
-	if err := x.Apply(3, EventBatch{}); err != ErrDetached { //nolint:errorlint // returned as it is
+	if err := x.Apply(3, EventBatch{}); !errors.Is(err, ErrDetached) {
 		t.Errorf("got %v, want %v", err, ErrDetached)
 	}
 	x.Attach(3, "m")
 	x.Detach(3)
 	x.Detach(3)
 	x.Clear(3)
-	if err := x.Apply(3, EventBatch{}); err != ErrDetached { //nolint:errorlint // returned as it is
+	if err := x.Apply(3, EventBatch{}); !errors.Is(err, ErrDetached) {
 		t.Errorf("got %v, want %v", err, ErrDetached)
 	}
 	if got := x.BlockSize(3); got != 0 {
@@ -765,16 +771,22 @@ func filled(tb testing.TB, endpoints, blocks, others int) (*Index, []BlockHash) 
 }
 
 func BenchmarkMatch(b *testing.B) {
-	for _, size := range []struct{ endpoints, blocks int }{{16, 256}, {100, 6000}} {
+	for _, size := range []struct{ endpoints, blocks, others int }{{16, 256, 0}, {16, 256, 1 << 19}, {100, 6000, 0}} {
 		name := fmt.Sprintf("endpoints=%d/blocks=%d", size.endpoints, size.blocks)
+		if size.others > 0 {
+			name += fmt.Sprintf("/others=%d", size.others)
+		}
 		b.Run(name, func(b *testing.B) {
-			x, hashes := filled(b, size.endpoints, size.blocks, 0)
+			x, hashes := filled(b, size.endpoints, size.blocks, size.others)
 			depth := make([]int, size.endpoints)
 			b.ReportAllocs()
 			for b.Loop() {
 				x.Match(hashes, depth)
 			}
 		})
+		if size.others > 0 {
+			continue
+		}
 		b.Run(name+"/naive", func(b *testing.B) {
 			naive := make(map[BlockHash]map[EndpointID]bool)
 			_, hashes := filled(b, 1, size.blocks, 0)
@@ -898,7 +910,7 @@ func FuzzApply(f *testing.F) {
 						LoraName: []string{"", "a"}[flags>>2&1], Medium: medium(), HasExtras: flags&8 != 0, Group: int(next() % 3),
 						SpecKind: []string{"", "full_attention", "sliding_window", "mla_attention"}[flags>>4&3],
 					}
-					for range len(hashes) {
+					for range hashes {
 						ev.Tokens = append(ev.Tokens, uint32(next()%2))
 					}
 					if flags&64 != 0 {

@@ -63,8 +63,8 @@ func slotKey(h BlockHash) uint64 {
 }
 
 func homeBucket(key uint64, n int) int {
-	hi, _ := bits.Mul64(key, uint64(n)) //nolint:gosec // a length
-	return int(hi)                      //nolint:gosec // below n
+	hi, _ := bits.Mul64(key, uint64(n))
+	return int(hi)
 }
 
 // find returns the set of key, 0 when nobody holds it. It may be called

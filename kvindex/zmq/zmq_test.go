@@ -105,15 +105,15 @@ func startLibzmq(t *testing.T) *libzmq {
 	t.Helper()
 	python := ""
 	for _, p := range []string{"../../.build/venv/bin/python", "../../.build/venv-test/bin/python"} {
-		if p, err := filepath.Abs(p); err == nil && exec.Command(p, "-c", "import zmq").Run() == nil { //nolint:gosec // our own environment
+		if p, err := filepath.Abs(p); err == nil && exec.Command(p, "-c", "import zmq").Run() == nil {
 			python = p
 			break
 		}
 	}
 	if python == "" {
-		t.Skip("NOT TESTED against the real libzmq: no Python with pyzmq under .build/venv; `make native` sets it up, or: python3 -m venv .build/venv-test && .build/venv-test/bin/pip install pyzmq")
+		t.Skip("NOT TESTED against the real libzmq: no Python with pyzmq under .build/venv, which `make setup` makes")
 	}
-	cmd := exec.Command(python, "testdata/publisher.py") //nolint:gosec // our own script
+	cmd := exec.Command(python, "testdata/publisher.py")
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -251,10 +251,9 @@ func TestLibzmqWithoutReplay(t *testing.T) {
 // TestAgainstZMQ4 is the other implementation that publishes to us.
 func TestAgainstZMQ4(t *testing.T) {
 	pub := zmq4.NewPub(t.Context())
-	defer pub.Close()
 	router := zmq4.NewRouter(t.Context())
-	defer router.Close()
 	for _, s := range []zmq4.Socket{pub, router} {
+		t.Cleanup(func() { _ = s.Close() })
 		if err := s.Listen("tcp://127.0.0.1:0"); err != nil {
 			t.Fatal(err)
 		}

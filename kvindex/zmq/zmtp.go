@@ -103,7 +103,7 @@ func (c *conn) handshake(socketType string, peers []string) error {
 	for _, p := range [...][2]string{{"Socket-Type", socketType}, {"Identity", ""}} {
 		ready = append(ready, byte(len(p[0])))
 		ready = append(ready, p[0]...)
-		ready = binary.BigEndian.AppendUint32(ready, uint32(len(p[1]))) //nolint:gosec // two constants
+		ready = binary.BigEndian.AppendUint32(ready, uint32(len(p[1])))
 		ready = append(ready, p[1]...)
 	}
 	if err := c.writeFrame(flagCommand, ready); err != nil {
@@ -179,13 +179,13 @@ func (c *conn) readMessage() ([][]byte, error) {
 			return nil, errTooLarge
 		}
 		for size > 0 {
-			n := int(min(size, readStep)) //nolint:gosec // at most readStep
+			n := int(min(size, readStep))
 			at := len(c.buf)
 			c.buf = slices.Grow(c.buf, n)[:at+n]
 			if _, err := io.ReadFull(c.r, c.buf[at:]); err != nil {
 				return nil, fmt.Errorf("zmq: %w", err)
 			}
-			size -= uint64(n) //nolint:gosec // positive
+			size -= uint64(n)
 		}
 		c.ends = append(c.ends, len(c.buf))
 		if flags&flagMore == 0 {
