@@ -228,9 +228,6 @@ func (l *List) Len() int { return len(l.items) }
 // At returns the element at index i, which must be in range.
 func (l *List) At(i int) Value { return l.items[i] }
 
-// Set replaces the element at index i, which must be in range.
-func (l *List) Set(i int, v Value) { l.items[i] = v }
-
 // All yields the elements in order.
 func (l *List) All() iter.Seq2[int, Value] {
 	return func(yield func(int, Value) bool) {
