@@ -78,7 +78,8 @@ const (
 )
 
 // Server implements Envoy's ExternalProcessor service. All methods may be
-// called at once from many goroutines.
+// called at once from many goroutines. The gRPC server around it needs a
+// receive limit above Envoy's buffer limit: a buffered body is one message.
 type Server struct {
 	cfg     Config
 	metrics *metrics
@@ -111,12 +112,6 @@ func NewServer(cfg Config) *Server {
 	s.tokens.New = func() any { return new([]uint32) }
 	return s
 }
-
-// MaxMessage is the receive limit a gRPC server for a Server needs, in bytes
-// (grpc.MaxRecvMsgSize). A buffered body is one message, and one above the
-// limit fails the request, so it lies far above every sensible buffer limit of
-// Envoy; memory is bounded by that limit, not by this one.
-const MaxMessage = 256 << 20
 
 // Process holds one conversation with Envoy. It returns nil as soon as nothing
 // is left to say: Envoy then keeps no stream for the life of the response
