@@ -30,7 +30,7 @@ import (
 func serve(tb testing.TB, service extprocv3.ExternalProcessorServer) extprocv3.ExternalProcessorClient {
 	tb.Helper()
 	listener := bufconn.Listen(1 << 20)
-	server := grpc.NewServer(grpc.MaxRecvMsgSize(64<<20))
+	server := grpc.NewServer(grpc.MaxRecvMsgSize(64 << 20))
 	extprocv3.RegisterExternalProcessorServer(server, service)
 	stopped := make(chan error, 1)
 	go func() { stopped <- server.Serve(listener) }()
