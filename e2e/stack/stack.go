@@ -139,16 +139,6 @@ func (s *Stack) KillEngine(i int) { s.engines[i].kill() }
 // Failed delivers an error when a process ends that nobody has stopped.
 func (s *Stack) Failed() <-chan error { return s.failed }
 
-// Log returns what the named process has written: engines, engine-N when they are
-// apart, warmroute or envoy.
-func (s *Stack) Log(name string) string {
-	text, err := os.ReadFile(s.path(name + ".log"))
-	if err != nil {
-		return err.Error()
-	}
-	return string(text)
-}
-
 func (s *Stack) path(name string) string { return filepath.Join(s.cfg.Dir, name) }
 
 // binary is the path of a program that make has built or installed.
