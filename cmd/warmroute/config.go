@@ -85,7 +85,7 @@ type telemetryConfig struct {
 // defaultConfig is what an empty file means.
 func defaultConfig() config {
 	return config{
-		ExtProc:   extprocConfig{Listen: ":9002", Deadline: 150 * time.Millisecond, MaxBodyBytes: 32 << 20},
+		ExtProc:   extprocConfig{Listen: ":9002", Deadline: time.Second, MaxBodyBytes: 32 << 20},
 		Health:    listenConfig{Listen: ":9003"},
 		Admin:     listenConfig{Listen: "127.0.0.1:9090"},
 		Endpoints: endpointsConfig{ScrapeInterval: 200 * time.Millisecond, EventsPort: 5557, ReplayPort: 5558},
@@ -116,7 +116,7 @@ func (c *config) keys() []key {
 		},
 		{
 			"extproc.deadline", "", &c.ExtProc.Deadline, "duration",
-			"time from the end of a request to its pick; when it runs out the pick is made on load alone. Below Envoy's default message_timeout of 200ms, so that Envoy never waits in vain",
+			"how long Envoy waits for an answer it is owed; then the pick is made on load alone. Keep it below Envoy's message_timeout, which is 2s in our configurations and 200ms when a gateway does not set it",
 		},
 		{
 			"extproc.max_body_bytes", "", &c.ExtProc.MaxBodyBytes, "bytes",
@@ -300,7 +300,7 @@ func (c *config) validate() error {
 		ok   bool
 		want string
 	}{
-		{"extproc.deadline", c.ExtProc.Deadline > 0, "a positive duration such as 150ms"},
+		{"extproc.deadline", c.ExtProc.Deadline > 0, "a positive duration such as 1s"},
 		{"extproc.max_body_bytes", c.ExtProc.MaxBodyBytes > 0, "a positive number of bytes"},
 		{"endpoints.scrape_interval", c.Endpoints.ScrapeInterval >= 10*time.Millisecond, "at least 10ms"},
 		{"endpoints.events_port", port(c.Endpoints.EventsPort), "a port, or 0 for none"},
