@@ -101,8 +101,7 @@ func (d *detector) macroParams() map[int]map[string]bool {
 		}
 		name := t.tokens[1].text
 		var params []string
-		declared, _ := arguments(t.tokens[2:])
-		for _, p := range declared {
+		for _, p := range arguments(t.tokens[2:]) {
 			if len(p) > 0 {
 				params = append(params, p[0].text)
 			}
@@ -152,8 +151,7 @@ func (d *detector) calls(name string) [][][]token {
 			if i > 0 && (t.tokens[i-1].is(".") || t.tokens[i-1].is("|") || t.tokens[i-1].text == "is" || t.word() == "macro" && i == 1) {
 				continue
 			}
-			args, _ := arguments(t.tokens[i+1:])
-			all = append(all, args)
+			all = append(all, arguments(t.tokens[i+1:]))
 		}
 	}
 	return all
@@ -302,14 +300,15 @@ func closing(ts []token) int {
 }
 
 // arguments splits what stands between the parentheses at the front of ts.
-func arguments(ts []token) (args [][]token, ok bool) {
+func arguments(ts []token) [][]token {
 	if len(ts) == 0 || !ts[0].is("(") {
-		return nil, false
+		return nil
 	}
 	end := closing(ts)
 	if end < 0 {
-		return nil, false
+		return nil
 	}
+	var args [][]token
 	depth, start := 0, 1
 	for i := 1; i < end; i++ {
 		switch t := ts[i]; {
@@ -325,5 +324,5 @@ func arguments(ts []token) (args [][]token, ok bool) {
 	if start < end {
 		args = append(args, ts[start:end])
 	}
-	return args, true
+	return args
 }

@@ -78,8 +78,7 @@ func encodeError(err error) error {
 
 func renderError(err error) error {
 	reason := reasonTemplateError
-	var failure *jinja.Error
-	if errors.As(err, &failure) {
+	if failure, ok := errors.AsType[*jinja.Error](err); ok {
 		switch failure.Cause {
 		case jinja.CauseLimit:
 			reason = reasonTemplateLimit

@@ -138,6 +138,9 @@ func rawString(b []byte) (raw, rest []byte, ok bool) {
 // rawValue splits a JSON value off the front of b. Inside of arrays and objects
 // it looks at quotes and brackets alone.
 func rawValue(b []byte) (raw, rest []byte, ok bool) {
+	if end := bytes.IndexByte(b, ']'); end > 0 && b[0] == '[' && isFlat(b[1:end]) {
+		return b[:end+1], b[end+1:], true
+	}
 	depth := 0
 	for i := 0; i < len(b); i++ {
 		switch b[i] {
@@ -173,4 +176,9 @@ func rawValue(b []byte) (raw, rest []byte, ok bool) {
 		}
 	}
 	return nil, nil, false
+}
+
+// isFlat reports whether b opens nothing, as the inside of an array of numbers.
+func isFlat(b []byte) bool {
+	return bytes.IndexByte(b, '"') < 0 && bytes.IndexByte(b, '[') < 0 && bytes.IndexByte(b, '{') < 0
 }

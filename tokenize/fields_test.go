@@ -1,6 +1,7 @@
 package tokenize
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -47,7 +48,7 @@ func TestFields(t *testing.T) {
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("members (-want +got):\n%.2000s", diff)
 			}
-			if f.err != c.err { //nolint:errorlint // never wrapped
+			if !errors.Is(f.err, c.err) {
 				t.Errorf("error %v, want %v", f.err, c.err)
 			}
 		})

@@ -10,13 +10,13 @@ func appendIDs(dst []uint32, raw []byte) ([]uint32, error) {
 		return dst, refusef("token ids are not an array")
 	}
 	rest = space(rest[1:])
+	if len(rest) > 0 && rest[0] == ']' {
+		return dst, nil
+	}
 	for n := 0; ; n++ {
-		if len(rest) > 0 && rest[0] == ']' && n == 0 {
-			return dst, nil
-		}
 		var id uint64
 		digits := 0
-		for digits < len(rest) && '0' <= rest[digits] && rest[digits] <= '9' {
+		for digits < len(rest) && rest[digits]-'0' <= 9 {
 			id = id*10 + uint64(rest[digits]-'0')
 			if id > math.MaxUint32 {
 				return dst, refusef("token id %d is out of any vocabulary", n)
@@ -27,14 +27,17 @@ func appendIDs(dst []uint32, raw []byte) ([]uint32, error) {
 			return dst, refusef("token id %d is not a whole number", n)
 		}
 		dst = append(dst, uint32(id))
-		rest = space(rest[digits:])
-		switch {
-		case len(rest) > 0 && rest[0] == ',':
-			rest = space(rest[1:])
-		case len(rest) > 0 && rest[0] == ']':
+		if rest = rest[digits:]; len(rest) > 0 && rest[0] <= ' ' {
+			rest = space(rest)
+		}
+		if len(rest) > 0 && rest[0] == ']' {
 			return dst, nil
-		default:
+		}
+		if len(rest) == 0 || rest[0] != ',' {
 			return dst, refusef("token id %d is not a whole number", n)
+		}
+		if rest = rest[1:]; len(rest) > 0 && rest[0] <= ' ' {
+			rest = space(rest)
 		}
 	}
 }

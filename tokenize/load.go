@@ -116,35 +116,43 @@ func (t *Tokenizer) configure(cfg Config) error {
 	return t.readTemplates(cfg, config)
 }
 
-// specialTokens returns the tokens templates know by name. Each is a string, or
-// an object that describes an added token
-// (PreTrainedTokenizerBase.special_tokens_map).
+// specialTokens returns the tokens templates know by name: those every
+// tokenizer has, and those a model names itself. Each is a string, or an object
+// that describes an added token (PreTrainedTokenizerBase.special_tokens_map).
 func specialTokens(dir string, config *jinja.Dict) (*jinja.Dict, error) {
-	sources := []*jinja.Dict{config}
-	// The older file counts only for models that do not list their added tokens
-	// in the newer one.
-	if _, lists := config.Get("added_tokens_decoder"); !lists {
-		older, err := readObject(filepath.Join(dir, "special_tokens_map.json"))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, err
+	special := jinja.NewDict(8)
+	set := func(name string, v jinja.Value) {
+		if d := v.Dict(); d != nil {
+			v = lookup(d, "content")
 		}
-		if err == nil {
-			sources = append(sources, older)
+		if v.Kind() == jinja.KindString {
+			special.Set(name, jinja.String(strings.Clone(v.Str())))
 		}
 	}
-	special := jinja.NewDict(7)
-	for _, name := range [...]string{
-		"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token",
-	} {
-		for _, source := range sources {
-			v := lookup(source, name)
-			if d := v.Dict(); d != nil {
-				v = lookup(d, "content")
-			}
-			if v.Kind() == jinja.KindString {
-				special.Set(name, jinja.String(strings.Clone(v.Str())))
+	all := func(source *jinja.Dict) {
+		for name, v := range source.All() {
+			if strings.HasSuffix(name, "_token") {
+				set(name, v)
 			}
 		}
+		if named := lookup(source, "extra_special_tokens").Dict(); named != nil {
+			for name, v := range named.All() {
+				set(name, v)
+			}
+		}
+	}
+	all(config)
+	// The older file counts only for models that do not list their added tokens
+	// in the newer one.
+	if _, lists := config.Get("added_tokens_decoder"); lists {
+		return special, nil
+	}
+	older, err := readObject(filepath.Join(dir, "special_tokens_map.json"))
+	switch {
+	case err == nil:
+		all(older)
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, err
 	}
 	return special, nil
 }

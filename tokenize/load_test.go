@@ -68,6 +68,7 @@ func TestLoadFindsTheTemplate(t *testing.T) {
 		"one that does not parse":               {map[string]string{config: `{}`, file: "{% if"}, "", "", reasonTemplateUnsupported},
 		"one for tools that does not parse":     {map[string]string{config: `{"chat_template":[{"name":"default","template":"D"},{"name":"tool_use","template":"{% if"}]}`}, tools, "", reasonTemplateUnsupported},
 		"tokens as text and as objects":         {map[string]string{config: `{"bos_token":"<b>","eos_token":{"content":"<e>","lstrip":false},"pad_token":null}`, file: "{{ bos_token }}{{ eos_token }}{{ pad_token is defined }}"}, "", "<b><e>False", ""},
+		"tokens a model names itself":           {map[string]string{config: `{"image_token":"<i>","add_bos_token":true,"extra_special_tokens":{"audio_bos":"<a>"}}`, file: "{{ image_token }}{{ audio_bos }}{{ add_bos_token is defined }}"}, "", "<i><a>False", ""},
 		"tokens in the older file":              {map[string]string{config: `{"bos_token":"<b>"}`, file: "{{ bos_token }}", "special_tokens_map.json": `{"bos_token":"<o>"}`}, "", "<o>", ""},
 		"the older file beside a list of added": {map[string]string{config: `{"bos_token":"<b>","added_tokens_decoder":{}}`, file: "{{ bos_token }}", "special_tokens_map.json": `{"bos_token":"<o>"}`}, "", "<b>", ""},
 	} {

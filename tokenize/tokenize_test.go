@@ -39,8 +39,8 @@ func (e letters) Append(dst []uint32, text string, addSpecial bool) ([]uint32, e
 func (letters) Close() {}
 
 // newTokenizer returns a tokenizer of letters with a chat template.
-func newTokenizer(t testing.TB, template string) *Tokenizer {
-	t.Helper()
+func newTokenizer(tb testing.TB, template string) *Tokenizer {
+	tb.Helper()
 	tok := &Tokenizer{
 		dialect:   vllm{trustTemplate: true, format: "auto"},
 		special:   jinja.NewDict(0),
@@ -51,30 +51,30 @@ func newTokenizer(t testing.TB, template string) *Tokenizer {
 		tok.templates.set("default", template)
 	}
 	if err := tok.use(letters{}); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return tok
 }
 
 // object decodes a JSON object for a test.
-func object(t testing.TB, text string) *jinja.Dict {
-	t.Helper()
+func object(tb testing.TB, text string) *jinja.Dict {
+	tb.Helper()
 	v, err := jinja.DecodeJSON([]byte(text))
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return v.Dict()
 }
 
 // reasonOf returns the reason of an *Error, and "" without an error.
-func reasonOf(t testing.TB, err error) string {
-	t.Helper()
+func reasonOf(tb testing.TB, err error) string {
+	tb.Helper()
 	if err == nil {
 		return ""
 	}
 	var failure *Error
 	if !errors.As(err, &failure) {
-		t.Fatalf("%v is not an *Error", err)
+		tb.Fatalf("%v is not an *Error", err)
 	}
 	return failure.Reason
 }
@@ -149,14 +149,14 @@ func TestChatTextIsVLLMs(t *testing.T) {
 }
 
 // tinyModel loads the model directory that is checked in.
-func tinyModel(t testing.TB, cfg Config) *Tokenizer {
-	t.Helper()
+func tinyModel(tb testing.TB, cfg Config) *Tokenizer {
+	tb.Helper()
 	cfg.Dir = filepath.Join("..", "examples", "models", "tiny")
 	tok, err := Load(cfg)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(tok.Close)
+	tb.Cleanup(tok.Close)
 	return tok
 }
 
@@ -240,7 +240,7 @@ func TestTinyGolden(t *testing.T) {
 			var want []uint32
 			for _, id := range lookup(golden, "ids").List().All() {
 				n, _ := id.Int64()
-				want = append(want, uint32(n)) //nolint:gosec // a golden file of ids
+				want = append(want, uint32(n))
 			}
 			if diff := cmp.Diff(want, ids); diff != "" {
 				t.Errorf("ids (-want +got):\n%s", diff)
@@ -250,17 +250,17 @@ func TestTinyGolden(t *testing.T) {
 }
 
 // realModel loads a tokenizer that `go run ./tools/fetch` brings.
-func realModel(t testing.TB, name string, cfg Config) *Tokenizer {
-	t.Helper()
+func realModel(tb testing.TB, name string, cfg Config) *Tokenizer {
+	tb.Helper()
 	cfg.Dir = filepath.Join("..", ".build", "tokenizers", name)
 	if _, err := os.Stat(filepath.Join(cfg.Dir, "tokenizer.json")); err != nil {
-		t.Skipf("NOT RUN: %s is missing; tools/fetch brings the real tokenizers", cfg.Dir)
+		tb.Skipf("NOT RUN: %s is missing; tools/fetch brings the real tokenizers", cfg.Dir)
 	}
 	tok, err := Load(cfg)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(tok.Close)
+	tb.Cleanup(tok.Close)
 	return tok
 }
 

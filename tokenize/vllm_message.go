@@ -2,6 +2,7 @@ package tokenize
 
 import (
 	"encoding/json"
+	"errors"
 	"strings"
 
 	"github.com/warmroute/warmroute/tokenize/jinja"
@@ -25,7 +26,7 @@ func vllmMessages(sent *jinja.List, parts bool) (*jinja.List, error) {
 
 // inMessage adds the place to a reason.
 func inMessage(err error, i int) error {
-	failure, ok := err.(*Error) //nolint:errorlint // it is ours, fresh and unwrapped
+	failure, ok := errors.AsType[*Error](err)
 	if !ok {
 		return err
 	}
