@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -87,7 +88,7 @@ func (t *tokenizerFlag) String() string { return "" }
 func (t *tokenizerFlag) Set(text string) error {
 	name, dir, ok := strings.Cut(text, "=")
 	if !ok || name == "" || dir == "" {
-		return fmt.Errorf("want NAME=DIR, the model name as clients write it and the directory of its tokenizer.json")
+		return errors.New("want NAME=DIR, the model name as clients write it and the directory of its tokenizer.json")
 	}
 	at := slices.IndexFunc(*t, func(m modelConfig) bool { return m.Name == name })
 	if at < 0 {

@@ -23,7 +23,7 @@ Usage: warmroute COMMAND [flags]
 
   serve     answer Envoy: the picker
   tokenize  print the token ids an engine would compute for a request
-  render    render a chat template with given variables
+  render    fill in a chat template with given variables
   version   print the version
 
 warmroute COMMAND --help lists the flags of a command.
