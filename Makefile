@@ -76,8 +76,8 @@ lint: need-go native ## golangci-lint, buf, dead code
 	@$(TOOL) golangci-lint run ./...
 	@$(TOOL) buf lint
 	@$(TOOL) buf format --diff --exit-code
-	@dead="$$($(TOOL) deadcode -filter '/(cmd|extproc|kvindex|scheduler|state|tokenize)(/|$$)' ./...; \
-		$(TOOL) deadcode -test -filter '/e2e(/|$$)' ./e2e/...)"; \
+	@dead="$$($(TOOL) deadcode -filter '^github.com/warmroute/warmroute/(cmd|extproc|kvindex|scheduler|state|tokenize)(/|$$)' ./...; \
+		$(TOOL) deadcode -test -filter '^github.com/warmroute/warmroute/e2e(/|$$)' ./e2e/...)"; \
 		[ -z "$$dead" ] || { echo "code that no program reaches:"; echo "$$dead"; exit 1; } >&2
 
 .PHONY: fix

@@ -53,6 +53,7 @@ type engine struct {
 // subscription is one running zmq.Subscribe.
 type subscription struct {
 	source zmq.Source
+	feed   *kvindex.Feed
 	stop   func() // returns when no more events will be applied
 }
 
@@ -259,7 +260,7 @@ func (f *fleet) subscribe(ctx context.Context, source zmq.Source, ep *scheduler.
 				slog.String("endpoint", ep.Spec().String()), slog.Any("error", err))
 		}
 	}()
-	return &subscription{source, func() { cancel(); <-done }}
+	return &subscription{source, feed, func() { cancel(); <-done }}
 }
 
 // unsubscribeLocked ends the subscriptions of e; identifying it again starts
@@ -279,18 +280,18 @@ func (f *fleet) eventStreams(ep *scheduler.Endpoint, now time.Time) []*warmroute
 	if e == nil || e.feeds[ep.Rank] == nil {
 		return nil
 	}
-	stats := f.index.EndpointStats(ep.ID)
-	out := &warmroutev1.EventStream{Source: e.feeds[ep.Rank].source.Events, Synced: stats.Feed.Synced}
-	for _, n := range stats.Feed.Gaps {
+	sub := e.feeds[ep.Rank]
+	stats := sub.feed.Stats()
+	out := &warmroutev1.EventStream{Source: sub.source.Events, Synced: stats.Synced}
+	for _, n := range stats.Gaps {
 		out.Gaps += n
 	}
-	if stats.Feed.Next > 0 {
-		last := int64(stats.Feed.Next - 1) //nolint:gosec // engines count in signed 64 bits
+	if stats.Next > 0 {
+		last := int64(stats.Next - 1) //nolint:gosec // engines count in signed 64 bits
 		out.LastSequence = &last
 	}
-	if stats.LastTimestamp > 0 {
-		at := time.UnixMicro(int64(stats.LastTimestamp * 1e6))
-		out.Age = durationpb.New(now.Sub(at))
+	if at := f.index.EndpointStats(ep.ID).LastTimestamp; at > 0 {
+		out.Age = durationpb.New(now.Sub(time.UnixMicro(int64(at * 1e6))))
 	}
 	return []*warmroutev1.EventStream{out}
 }

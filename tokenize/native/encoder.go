@@ -60,33 +60,23 @@ func Load(path string) (*Encoder, error) {
 	if err != nil {
 		return nil, fmt.Errorf("native: %w", err)
 	}
-	tok, err := open(data)
+	e, err := open(data)
 	if err != nil {
 		return nil, fmt.Errorf("native: %s: %w", path, err)
 	}
-	return newEncoder(tok), nil
+	return e, nil
 }
 
-// LoadBytes is Load for the content of a tokenizer.json. data is only read, and
-// not kept.
-func LoadBytes(data []byte) (*Encoder, error) {
-	tok, err := open(data)
-	if err != nil {
-		return nil, fmt.Errorf("native: %w", err)
-	}
-	return newEncoder(tok), nil
-}
-
-func open(data []byte) (*tokenizers.Tokenizer, error) {
+func open(data []byte) (*Encoder, error) {
 	data, err := unbounded(data)
 	if err != nil {
 		return nil, err
 	}
-	return tokenizers.FromBytes(data)
-}
-
-func newEncoder(tok *tokenizers.Tokenizer) *Encoder {
-	return &Encoder{tok: tok, running: make(chan struct{}, runtime.GOMAXPROCS(0))}
+	tok, err := tokenizers.FromBytes(data)
+	if err != nil {
+		return nil, err
+	}
+	return &Encoder{tok: tok, running: make(chan struct{}, runtime.GOMAXPROCS(0))}, nil
 }
 
 // Append appends the ids of text to dst. addSpecial adds what the tokenizer puts

@@ -51,7 +51,7 @@ func TestLoadIgnoresTruncationAndPadding(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			e, err := LoadBytes(withSections(t, tt.sections))
+			e, err := open(withSections(t, tt.sections))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -85,7 +85,7 @@ func TestUnboundedChangesNothingElse(t *testing.T) {
 }
 
 func TestAppendAddsSpecialTokensWhenAsked(t *testing.T) {
-	e, err := LoadBytes(withSections(t, map[string]any{"post_processor": map[string]any{
+	e, err := open(withSections(t, map[string]any{"post_processor": map[string]any{
 		"type":           "TemplateProcessing",
 		"single":         []any{map[string]any{"SpecialToken": map[string]any{"id": "<|endoftext|>", "type_id": 0}}, map[string]any{"Sequence": map[string]any{"id": "A", "type_id": 0}}},
 		"pair":           []any{map[string]any{"Sequence": map[string]any{"id": "A", "type_id": 0}}, map[string]any{"Sequence": map[string]any{"id": "B", "type_id": 0}}},
@@ -147,7 +147,7 @@ func TestLoadErrorsNameTheFile(t *testing.T) {
 	if _, err := Load("testdata/missing.json"); err == nil || !strings.Contains(err.Error(), "testdata/missing.json") {
 		t.Errorf("Load of a missing file: %v, want its path", err)
 	}
-	if _, err := LoadBytes(nil); err == nil {
-		t.Error("LoadBytes of nothing answers no error")
+	if _, err := open(nil); err == nil {
+		t.Error("an empty file answers no error")
 	}
 }
