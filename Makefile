@@ -11,6 +11,7 @@ export CGO_LDFLAGS := -L$(abspath $(BUILD)/lib)
 
 TOOL := go tool -modfile=tools/go.mod
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+MODULE := github.com/warmroute/warmroute
 HOT := ./kvindex ./scheduler ./extproc ./tokenize/...
 need = command -v $(1) >/dev/null || { echo "make: $(1) is missing: $(2)" >&2; exit 1; }
 step = echo "==> $(1)"
