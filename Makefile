@@ -64,7 +64,7 @@ unit: setup tokenizers templates ## unit tests under the race detector
 .PHONY: bench-once
 bench-once: need-go native
 	@$(call step,every benchmark once)
-	@go test -run '^$$' -bench . -benchtime 1x ./... | { grep -v -e 'no test files' -e '^PASS$$' -e '^ok ' || true; }
+	@go test -run '^$$' -bench . -benchtime 1x ./... > $(BUILD)/bench-once.txt 2>&1 || { cat $(BUILD)/bench-once.txt >&2; exit 1; }
 
 .PHONY: e2e
 e2e: setup build ## whole-program tests: real Envoy, simulated engines, the picker
@@ -77,8 +77,8 @@ lint: need-go native ## golangci-lint, buf, dead code
 	@$(TOOL) golangci-lint run ./...
 	@$(TOOL) buf lint
 	@$(TOOL) buf format --diff --exit-code
-	@dead="$$($(TOOL) deadcode -filter '^github.com/warmroute/warmroute/(cmd|extproc|kvindex|scheduler|state|tokenize)(/|$$)' ./...; \
-		$(TOOL) deadcode -test -filter '^github.com/warmroute/warmroute/e2e(/|$$)' ./e2e/...)"; \
+	@dead="$$($(TOOL) deadcode -filter '^$(MODULE)/(cmd|extproc|kvindex|scheduler|state|tokenize)(/|$$)' ./...; \
+		$(TOOL) deadcode -test -filter '^$(MODULE)/e2e(/|$$)' ./e2e/...)"; \
 		[ -z "$$dead" ] || { echo "code that no program reaches:"; echo "$$dead"; exit 1; } >&2
 
 .PHONY: fix
