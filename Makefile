@@ -77,7 +77,7 @@ lint: need-go native ## golangci-lint, buf, dead code
 	@$(TOOL) golangci-lint run ./...
 	@$(TOOL) buf lint
 	@$(TOOL) buf format --diff --exit-code
-	@dead="$$($(TOOL) deadcode -filter '^$(MODULE)/(cmd|extproc|kvindex|scheduler|state|tokenize)(/|$$)' ./...; \
+	@dead="$$($(TOOL) deadcode -filter '^$(MODULE)/(cmd|extproc|kvindex|scheduler|state|tokenize)(/|$$)' ./... && \
 		$(TOOL) deadcode -test -filter '^$(MODULE)/e2e(/|$$)' ./e2e/...)"; \
 		[ -z "$$dead" ] || { echo "code that no program reaches:"; echo "$$dead"; exit 1; } >&2
 
