@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -34,6 +35,22 @@ func TestDocuments(t *testing.T) {
 		if diff := cmp.Diff(string(got), want); diff != "" {
 			t.Errorf("%s is not what the definitions say; run make generate (-got +want):\n%s", name, diff)
 		}
+	}
+}
+
+// TestMetricNamesFollowPrometheus checks what a typing error would break in
+// every dashboard.
+func TestMetricNamesFollowPrometheus(t *testing.T) {
+	name := regexp.MustCompile(`^warmroute(_[a-z]+)+$`)
+	seen := make(map[string]bool)
+	for _, s := range exported() {
+		if !name.MatchString(s.name) || s.gauge == strings.HasSuffix(s.name, "_total") {
+			t.Errorf("%s is not a good name for a series (gauge: %v)", s.name, s.gauge)
+		}
+		if seen[s.name] {
+			t.Errorf("%s is there twice", s.name)
+		}
+		seen[s.name] = true
 	}
 }
 

@@ -65,7 +65,7 @@ func exported() []series {
 		{"warmroute_prompt_tokens_total", "Tokens of the prompts placed.", false, promptTokens},
 		{"warmroute_predicted_cached_tokens_total", "Of those, tokens the chosen endpoint held according to the index.", false, predicted},
 		{"warmroute_tokenize_total", "Prompts given to a tokenizer, by outcome: ok, or why there are no tokens.", false, tokenizeOutcomes},
-		{"warmroute_untokenizeOutcomestotal", "Requests placed without tokens, by reason.", false, untokenized},
+		{"warmroute_untokenized_total", "Requests placed without tokens, by reason.", false, untokenized},
 		{"warmroute_requests_total", "Requests shown by Envoy, by how they ended for us.", false, requests},
 		{"warmroute_extproc_streams", "Streams with Envoy open now.", true, streams},
 		{"warmroute_extproc_panics_total", "Streams lost to a defect of ours.", false, panics},
