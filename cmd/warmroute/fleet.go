@@ -78,7 +78,7 @@ func newFleet(ctx context.Context, cfg config, p *picker) (*fleet, error) {
 func (f *fleet) run(ctx context.Context) error {
 	f.mu.Lock()
 	f.publishLocked()
-	if f.unasked == 0 {
+	if len(f.addrs) == 0 {
 		close(f.probed)
 		f.log.LogAttrs(ctx, slog.LevelWarn, "no endpoints: every request is answered 503; give --endpoints HOST:PORT,…")
 	}
