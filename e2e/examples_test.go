@@ -1,0 +1,126 @@
+package e2e
+
+import (
+	"bytes"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/warmroute/warmroute/e2e/stack"
+)
+
+// TestExampleLocal follows examples/local/README.md: it runs the commands that
+// stand there, as they stand there, and sees what the text promises.
+func TestExampleLocal(t *testing.T) {
+	root, err := stack.FindRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(root, "examples", "local", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ready := map[string]string{ // where each program says that it serves
+		".build/bin/enginesim": "http://127.0.0.1:8003/health",
+		".build/bin/warmroute": "http://127.0.0.1:9090/readyz",
+		".build/bin/envoy":     "http://127.0.0.1:9901/ready",
+	}
+	var asked, looked string
+	for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllSubmatch(text, -1) {
+		command := string(block[1])
+		program, _, _ := strings.Cut(command, " ")
+		switch {
+		case program == "make": // done by whoever runs this test
+		case ready[program] != "":
+			background(t, root, command)
+			awaitOK(t, ready[program])
+		case asked == "":
+			asked = command
+			if out := shell(t, root, asked); !strings.Contains(out, `"cached_tokens":0`) {
+				t.Errorf("the first question was not cold:\n%s", out)
+			}
+		default:
+			looked = command
+		}
+	}
+
+	// "The same again: now it is always that engine."
+	warm := regexp.MustCompile(`"cached_tokens":48\b`)
+	var out string
+	for deadline := time.Now().Add(patience); ; time.Sleep(500 * time.Millisecond) {
+		if out = shell(t, root, asked); warm.MatchString(out) {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the question never came from a cache:\n%s", out)
+		}
+	}
+	engine := regexp.MustCompile(`(?i)x-engine: \d+`)
+	first := engine.FindString(out)
+	time.Sleep(500 * time.Millisecond) // a person takes longer to ask again
+	if out = shell(t, root, asked); first == "" || engine.FindString(out) != first || !warm.MatchString(out) {
+		t.Errorf("the same again went elsewhere than to %q:\n%s", first, out)
+	}
+
+	out = shell(t, root, looked)
+	for _, want := range []string{`"blocksHeld"`, `warmroute_decisions_total{model="tiny",`, `"cached_tokens"`} {
+		if !strings.Contains(out, want) {
+			t.Errorf("looking inside shows no %s:\n%s", want, out)
+		}
+	}
+}
+
+func shell(t *testing.T, dir, command string) string {
+	t.Helper()
+	c := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", command)
+	c.Dir = dir
+	out, err := c.Output()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", command, err, out)
+	}
+	return string(out)
+}
+
+// background runs command until the test ends, and then expects it to stop
+// cleanly.
+func background(t *testing.T, dir, command string) {
+	t.Helper()
+	c := exec.Command("bash", "-c", "exec "+command) //nolint:gosec,noctx // stopped by a signal below, so that it can stop by itself
+	c.Dir = dir
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	var log bytes.Buffer
+	c.Stdout, c.Stderr = &log, &log
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = syscall.Kill(-c.Process.Pid, syscall.SIGINT)
+		err := c.Wait()
+		if t.Failed() || err != nil {
+			t.Errorf("%s ended with %v:\n%s", command, err, log.String())
+		}
+	})
+}
+
+// awaitOK waits until url answers 200.
+func awaitOK(t *testing.T, url string) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+		resp, err := http.Get(url) //nolint:gosec,noctx // a page on this machine
+		if err == nil {
+			_ = resp.Body.Close()
+			if resp.StatusCode == http.StatusOK {
+				return
+			}
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s does not answer 200: %v", url, err)
+		}
+	}
+}
