@@ -39,11 +39,15 @@ type reservation struct {
 //
 // (1) busyUntil is when the prefill work we reserved ends, if the engine
 // computes as fast as assumed;
-// (2) unseen picks are those the newest load sample cannot include;
-// (3) after a load sample, the work before busyUntil is that of the unseen
-// picks plus that of the newest seen ones: at least as many as the engine says
-// are waiting, at most one more, which is being computed. Engines queue first
-// come, first served, so this corrects a wrong assumed speed in both ways.
+// (2) unseen picks are those that the newest load sample need not include:
+// those after it, and those so shortly before it that the engine may not have
+// counted them;
+// (3) after a load sample, the work before busyUntil is within what the sample
+// allows. At least, all picks before it are included, and as many of the newest
+// as the engine says are waiting have their work before them. At most, none of
+// the unseen ones is: their work comes on top of the waiting ones' and of one
+// more, which is being computed. Engines queue first come, first served, so this
+// corrects a wrong assumed speed in both ways.
 //
 // Picks read the atomics; reserve and observe change them under the lock. All
 // times are durations since the pool's epoch.
@@ -102,19 +106,27 @@ func (l *ledger) observe(at time.Duration, load *Load) {
 	l.forgetLocked(at - ledgerAge)
 
 	var unseen, unseenTokens int64
-	var unseenWork, atLeast, atMost time.Duration
-	seen := 0
+	var atLeast, atMost time.Duration
+	seen, perhaps := 0, 0 // picks the sample includes, and may include
 	for _, r := range slices.Backward(l.picks) {
+		if r.at > at {
+			unseen++
+			unseenTokens += r.tokens
+			atLeast += r.work
+			atMost += r.work
+			continue
+		}
+		if perhaps < load.Waiting {
+			atLeast += r.work
+		}
+		perhaps++
 		switch {
 		case r.at+settleTime+min(r.work, stepTime) > at:
 			unseen++
 			unseenTokens += r.tokens
-			unseenWork += r.work
-			continue
-		case seen < load.Waiting:
-			atLeast += r.work
 			atMost += r.work
-		case seen == load.Waiting && load.Running > 0:
+			continue
+		case seen < load.Waiting || seen == load.Waiting && load.Running > 0:
 			atMost += r.work
 		}
 		seen++
@@ -125,11 +137,7 @@ func (l *ledger) observe(at time.Duration, load *Load) {
 		atMost = math.MaxInt64 / 4 // more waits than we remember
 	}
 
-	left := time.Duration(l.busyUntil.Load()) - at
-	if atLeast > 0 { // what the engine has not seen is queued behind
-		left = max(left, atLeast+unseenWork)
-	}
-	left = min(left, atMost+unseenWork)
+	left := min(max(time.Duration(l.busyUntil.Load())-at, atLeast), atMost)
 	l.busyUntil.Store(int64(at + max(left, 0)))
 }
 

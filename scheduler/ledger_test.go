@@ -30,6 +30,8 @@ func TestLedger(t *testing.T) {
 		{"a queue keeps at least the newest prompts", []pick{{0, 1}, {0, 2}, {0, 1}}, &Load{Running: 1, Waiting: 2}, 9, 3},
 		{"a queue keeps at most one more than wait", []pick{{0, 10}, {0, 10}, {0, 10}, {0, 10}}, &Load{Running: 1, Waiting: 2}, 5, 30},
 		{"a queue of others is not ours", []pick{{0, 1}}, &Load{Running: 1, Waiting: 50}, 9, 1},
+		{"a pick that may wait already is not counted twice", []pick{{0, 4}, {4.9, 1}}, &Load{Running: 1, Waiting: 1}, 5, 1},
+		{"a pick after the sample comes on top of the queue", []pick{{0, 4}, {1, 4}, {5.1, 1}}, &Load{Running: 1, Waiting: 1}, 5, 5},
 		{"unseen work comes on top", []pick{{0, 10}, {4.9, 1}}, &Load{Running: 1}, 5, 6},
 	} {
 		l := newLedger()
