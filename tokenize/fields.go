@@ -138,8 +138,10 @@ func rawString(b []byte) (raw, rest []byte, ok bool) {
 // rawValue splits a JSON value off the front of b. Inside of arrays and objects
 // it looks at quotes and brackets alone.
 func rawValue(b []byte) (raw, rest []byte, ok bool) {
-	if end := bytes.IndexByte(b, ']'); end > 0 && b[0] == '[' && isFlat(b[1:end]) {
-		return b[:end+1], b[end+1:], true
+	if len(b) > 0 && b[0] == '[' { // nothing else: for the end of a list each value would search the rest of the body
+		if end := bytes.IndexByte(b, ']'); end > 0 && isFlat(b[1:end]) {
+			return b[:end+1], b[end+1:], true
+		}
 	}
 	depth := 0
 	for i := 0; i < len(b); i++ {

@@ -54,3 +54,21 @@ func TestFields(t *testing.T) {
 		})
 	}
 }
+
+// TestFieldsInOnePass walks more members than would end in time if each of
+// them looked at the rest of the body.
+func TestFieldsInOnePass(t *testing.T) {
+	const members = 1 << 21
+	for _, value := range []string{`1`, `"a"`, `{}`, `[1]`, `["a"]`, `null`} {
+		t.Run(value, func(t *testing.T) {
+			f := newFields([]byte(`{` + strings.Repeat(`"x":`+value+`,`, members-1) + `"x":` + value + `}`))
+			got := 0
+			for f.next() {
+				got++
+			}
+			if got != members || f.err != nil {
+				t.Errorf("%d members, error %v; want %d", got, f.err, members)
+			}
+		})
+	}
+}
