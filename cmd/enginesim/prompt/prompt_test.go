@@ -167,3 +167,20 @@ func TestLoadSaysWhatIsWrong(t *testing.T) {
 		t.Error("a broken tokenizer.json was accepted")
 	}
 }
+
+// TestPartsOfAMacro has a template that hands the content to a macro, which
+// loops over it: vLLM then keeps the parts apart, and the template joins them.
+func TestPartsOfAMacro(t *testing.T) {
+	tok := load(t, tiny)
+	parts, err := tok.Chat([]byte(`{"messages":[{"role":"user","content":[{"type":"text","text":"a warm"},{"type":"text","text":" route"}]}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole, err := tok.Chat([]byte(`{"messages":[{"role":"user","content":"a warm route"}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(whole, parts); diff != "" {
+		t.Errorf("ids (-one text +two parts):\n%s", diff)
+	}
+}

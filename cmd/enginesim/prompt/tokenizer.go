@@ -68,7 +68,7 @@ func Load(dir string) (*Tokenizer, error) {
 
 func (t *Tokenizer) setTemplate(source string) (err error) {
 	t.template, err = jinja.Parse(source)
-	t.parts = loopsOverContent.MatchString(source)
+	t.parts = readsParts(source)
 	return err
 }
 
@@ -125,9 +125,30 @@ func (t *Tokenizer) readConfig(dir string) (template string, err error) {
 	return template, nil
 }
 
-// loopsOverContent recognizes templates that take content as a list of parts.
-// vLLM follows aliases through the template's syntax tree; this sees the direct form.
-var loopsOverContent = regexp.MustCompile(`\bfor\s+\w+\s+in\s+\w+(\.content\b|\[\s*['"]content['"]\s*\])`)
+// readsParts recognizes templates that take content as a list of parts: they
+// loop over it, or hand it to a macro that does. vLLM follows aliases through
+// the template's syntax tree; this sees the direct forms.
+func readsParts(source string) bool {
+	if loopsOverContent.MatchString(source) {
+		return true
+	}
+	for _, m := range macros.FindAllStringSubmatch(source, -1) {
+		name, parameter, body := m[1], m[2], m[3]
+		loops := regexp.MustCompile(`\bfor\s+\w+\s+in\s+` + parameter + `\s*-?%}`)
+		called := regexp.MustCompile(`\b` + name + `\(\s*\w+(\[\d+\])?` + ofMessage)
+		if loops.MatchString(body) && called.MatchString(source) {
+			return true
+		}
+	}
+	return false
+}
+
+const ofMessage = `(\.content\b|\[\s*['"]content['"]\s*\])`
+
+var (
+	loopsOverContent = regexp.MustCompile(`\bfor\s+\w+\s+in\s+\w+` + ofMessage)
+	macros           = regexp.MustCompile(`(?s)\bmacro\s+(\w+)\(\s*(\w+)(.*?)\bendmacro\b`)
+)
 
 // Encode encodes a text; special adds what the tokenizer puts around a sequence.
 func (t *Tokenizer) Encode(text string, special bool) ([]uint32, error) {
