@@ -66,29 +66,37 @@ func compare(t *testing.T, u units, l load, rows ...row) map[string]replay.Summa
 }
 
 func rows(u units) []row {
-	return []row{
+	return append([]row{
 		{"round robin", newRoundRobin},
 		{"least requests", newLeastRequests},
-		{"warmroute", newWarmroute(u, prompt, scheduler.Config{Seed: 1})},
 		{"true state, w=1", newReference(u, 1, false)},
+	}, against(u)...)
+}
+
+// against is the picker and what it is measured against.
+func against(u units) []row {
+	return []row{
+		{"warmroute", newWarmroute(u, prompt, scheduler.Config{Seed: 1})},
 		{"true state, joint w=4", newReference(u, 4, true)},
 	}
 }
 
 // TestWarmroute holds the picker, with every setting at its default, to
-// margins on the trace of the demo. The figures were 3.4, 2.0 and 1.06 in
-// recorded units and 2.8, 2.0 and 1.2 in the demo's.
+// margins on the trace of the demo. They leave a tenth to the luck of ties,
+// which another seed throws otherwise.
 func TestWarmroute(t *testing.T) {
+	t.Parallel()
 	l := load{trace: readTrace(t, filepath.Join("..", "demo", "trace", "conversation.jsonl"), 900), engines: 4, rate: 0.7}
 	for _, tt := range []struct {
 		name                     string
 		units                    units
-		roundRobin, least, truth float64 // mean time to first token over ours, at least; ours over the reference's, at most
+		roundRobin, least, truth float64 // mean time to first token: theirs over ours, at least; ours over the reference's, at most
 	}{
-		{"recorded units", recorded, 3, 1.8, 1.12},
+		{"recorded units", recorded, 3, 1.8, 1.1},
 		{"the demo's units", demo, 2.5, 1.7, 1.3},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			got := compare(t, tt.units, l, rows(tt.units)...)
 			ours, truth := got["warmroute"], got["true state, joint w=4"]
 			for _, peer := range []struct {
@@ -117,6 +125,7 @@ func ratio(a, b time.Duration) float64 { return a.Seconds() / b.Seconds() }
 
 // TestEqualSettingsGiveEqualNumbers is what makes the margins above testable.
 func TestEqualSettingsGiveEqualNumbers(t *testing.T) {
+	t.Parallel()
 	l := load{trace: readTrace(t, filepath.Join("..", "demo", "trace", "conversation.jsonl"), 200), engines: 4, rate: 0.7}
 	for _, r := range rows(demo) {
 		first, err := play(demo, l, r.with)
@@ -137,6 +146,7 @@ func TestEqualSettingsGiveEqualNumbers(t *testing.T) {
 // twice the load for each minute, for which the demo's slice is too short.
 // It runs when the whole trace lies beside the checkout.
 func TestMoreEngines(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join("..", "..", "..", "shared", "traces", "conversation_trace.jsonl")
 	if _, err := os.Stat(path); err != nil {
 		t.Skipf("NOT CHECKED: eight engines: the whole conversation trace is not at %s", path)
@@ -148,7 +158,8 @@ func TestMoreEngines(t *testing.T) {
 		truth float64
 	}{{"recorded units", recorded, 1.06}, {"the demo's units", demo, 1.35}} {
 		t.Run(tt.name, func(t *testing.T) {
-			got := compare(t, tt.units, l, rows(tt.units)...)
+			t.Parallel()
+			got := compare(t, tt.units, l, against(tt.units)...)
 			ours, truth := got["warmroute"], got["true state, joint w=4"]
 			if r := ratio(ours.TTFT.Mean, truth.TTFT.Mean); r > tt.truth {
 				t.Errorf("time to first token: %.2f of the rule on the true state, want at most %.2f", r, tt.truth)

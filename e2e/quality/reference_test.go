@@ -1,6 +1,7 @@
 package quality
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -164,7 +165,9 @@ func (p *reference) wait(s *state, r *request, step time.Duration) float64 {
 		tokens += len(d.tokens) + d.output
 		ends = append(ends, d)
 	}
-	slices.SortFunc(ends, func(a, b *request) int { return s.decoding[a] - s.decoding[b] })
+	slices.SortFunc(ends, func(a, b *request) int {
+		return cmp.Or(s.decoding[a]-s.decoding[b], cmp.Compare(a.at, b.at))
+	})
 	left := 0
 	for _, d := range ends {
 		if slots <= 0 && tokens <= 0 {
