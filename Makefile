@@ -59,7 +59,7 @@ test: setup clean-tree lint unit bench-once e2e ## everything CI runs
 .PHONY: unit
 unit: setup tokenizers templates ## unit tests under the race detector
 	@$(call step,unit tests)
-	@go test -race $$(go list ./... | grep -v '/e2e$$')
+	@go test -race $$(go list ./... | grep -v -e '/e2e$$' -e '/e2e/quality$$')
 
 .PHONY: bench-once
 bench-once: need-go native
@@ -67,9 +67,9 @@ bench-once: need-go native
 	@go test -run '^$$' -bench . -benchtime 1x ./... > $(BUILD)/bench-once.txt 2>&1 || { cat $(BUILD)/bench-once.txt >&2; exit 1; }
 
 .PHONY: e2e
-e2e: setup build ## whole-program tests: real Envoy, simulated engines, the picker
+e2e: setup build ## whole-program tests: real Envoy, simulated engines, the picker; decisions in virtual time
 	@$(call step,end-to-end tests)
-	@go test -count 1 -timeout 10m ./e2e
+	@go test -count 1 -timeout 10m ./e2e ./e2e/quality
 
 .PHONY: lint
 lint: need-go native ## golangci-lint, buf, dead code
