@@ -69,7 +69,7 @@ bench-once: need-go native
 .PHONY: e2e
 e2e: setup build ## whole-program tests: real Envoy, simulated engines, the picker; decisions in virtual time
 	@$(call step,end-to-end tests)
-	@go test -count 1 -timeout 10m ./e2e ./e2e/quality
+	@go test -count 1 -p 1 -timeout 10m ./e2e ./e2e/quality
 
 .PHONY: lint
 lint: need-go native ## golangci-lint, buf, dead code

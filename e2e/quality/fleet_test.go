@@ -1,9 +1,9 @@
 package quality
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/warmroute/warmroute/cmd/enginesim/engine"
@@ -212,7 +212,7 @@ func play(u units, l load, with func(*fleet) (policy, error)) (replay.Summary, e
 	results := make([]replay.Result, len(requests))
 	for i, r := range requests {
 		results[i] = replay.Result{
-			Engine: fmt.Sprint(r.engine), TTFT: r.ttft, E2E: r.e2e,
+			Engine: strconv.Itoa(r.engine), TTFT: r.ttft, E2E: r.e2e,
 			Prompt: len(r.tokens), Cached: r.cached, Completed: r.output,
 		}
 	}
