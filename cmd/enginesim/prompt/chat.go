@@ -178,8 +178,9 @@ func (t *Tokenizer) content(v jinja.Value, role string) (jinja.Value, error) {
 		if err != nil {
 			return v, err
 		}
-		// An empty part is dropped from the string format only.
-		if text != "" {
+		// An empty part is dropped from the string format only; a tool's answer
+		// is joined after that.
+		if text != "" || t.parts {
 			texts = append(texts, text)
 		}
 		d := part(text)

@@ -184,3 +184,16 @@ func TestPartsOfAMacro(t *testing.T) {
 		t.Errorf("ids (-one text +two parts):\n%s", diff)
 	}
 }
+
+// TestEmptyPartOfATool has an answer of two parts, the second empty: where the
+// template reads parts, vLLM 0.32 joins both.
+func TestEmptyPartOfATool(t *testing.T) {
+	tok := load(t, tiny)
+	text, err := tok.Render([]byte(`{"messages":[{"role":"tool","content":[{"type":"text","text":"a"},{"type":"text","text":""}]}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "<tool_response>\na\n\n</tool_response>"; !strings.Contains(text, want) {
+		t.Errorf("got %q, want %q in it", text, want)
+	}
+}
