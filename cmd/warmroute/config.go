@@ -1,18 +1,25 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
 
 	"github.com/warmroute/warmroute/scheduler"
+	"github.com/warmroute/warmroute/scheduler/discover/static"
 )
 
 // config is everything an operator can set. The zero value is not useful;
@@ -206,8 +213,8 @@ func (c *config) load(path string) error {
 	if err != nil {
 		return fmt.Errorf("config: %w", err)
 	}
-	if err := yaml.UnmarshalWithOptions(data, c, yaml.Strict()); err != nil {
-		return fmt.Errorf("config: %s: %w", path, explain(err))
+	if err := c.decode(data); err != nil {
+		return fmt.Errorf("config: %s: %w", path, err)
 	}
 	dir := filepath.Dir(path)
 	for i := range c.Models {
@@ -216,6 +223,30 @@ func (c *config) load(path string) error {
 		m.ChatTemplate = within(dir, m.ChatTemplate)
 	}
 	return nil
+}
+
+// decode reads the settings in data over c.
+func (c *config) decode(data []byte) error {
+	file, err := parser.ParseBytes(data, 0)
+	if err != nil {
+		return err
+	}
+	// The library sets c to zero for a file without settings, and ignores all
+	// documents but the first.
+	documents := 0
+	for _, d := range file.Docs {
+		if d.Body != nil && d.Body.Type() != ast.CommentType {
+			documents++
+		}
+	}
+	switch documents {
+	case 0:
+		return nil
+	case 1:
+		return explain(yaml.UnmarshalWithOptions(data, c, yaml.Strict()))
+	default:
+		return fmt.Errorf("%d documents where one is read; join them and take out the lines ---", documents)
+	}
 }
 
 func within(dir, path string) string {
@@ -291,7 +322,11 @@ func (c *config) validate() error {
 		{"health.listen", c.Health.Listen},
 		{"admin.listen", c.Admin.Listen},
 	} {
-		if _, _, err := net.SplitHostPort(l.addr); err != nil {
+		_, digits, err := net.SplitHostPort(l.addr)
+		if err == nil {
+			_, err = strconv.ParseUint(digits, 10, 16)
+		}
+		if err != nil {
 			return fmt.Errorf("config: %s: %q is not host:port or :port", l.path, l.addr)
 		}
 	}
@@ -301,7 +336,7 @@ func (c *config) validate() error {
 		want string
 	}{
 		{"extproc.deadline", c.ExtProc.Deadline > 0, "a positive duration such as 1s"},
-		{"extproc.max_body_bytes", c.ExtProc.MaxBodyBytes > 0, "a positive number of bytes"},
+		{"extproc.max_body_bytes", c.ExtProc.MaxBodyBytes > 0 && c.ExtProc.MaxBodyBytes <= mostBody, "from 1 to 1073741824 bytes"},
 		{"endpoints.scrape_interval", c.Endpoints.ScrapeInterval >= 10*time.Millisecond, "at least 10ms"},
 		{"endpoints.events_port", port(c.Endpoints.EventsPort), "a port, or 0 for none"},
 		{"endpoints.replay_port", port(c.Endpoints.ReplayPort), "a port, or 0 for none"},
@@ -314,7 +349,24 @@ func (c *config) validate() error {
 	if err := c.Scheduling.scheduler().Validate(); err != nil {
 		return fmt.Errorf("config: scheduling: %w", err)
 	}
+	if err := new(slog.Level).UnmarshalText([]byte(c.Telemetry.LogLevel)); err != nil {
+		return fmt.Errorf("config: telemetry.log_level must be debug, info, warn or error, not %q", c.Telemetry.LogLevel)
+	}
+	if _, err := static.Parse(context.Background(), unasked{}, c.Endpoints.Static...); err != nil {
+		return fmt.Errorf("config: endpoints.static: %w", err)
+	}
 	return c.validateModels()
+}
+
+// mostBody bounds max_body_bytes. A buffered body is one gRPC message, and
+// twice that size has to fit into its length.
+const mostBody = 1 << 30
+
+// unasked stands in for DNS where only the form of an address matters.
+type unasked struct{}
+
+func (unasked) LookupNetIP(context.Context, string, string) ([]netip.Addr, error) {
+	return []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}, nil
 }
 
 func port(p int) bool { return p >= 0 && p <= 65535 }
@@ -325,6 +377,9 @@ func (c *config) validateModels() error {
 	for i, m := range c.Models {
 		if m.Name == "" {
 			return fmt.Errorf("config: models[%d] has no name", i)
+		}
+		if formats := []string{"", "auto", "string", "openai"}; !slices.Contains(formats, m.ContentFormat) {
+			return fmt.Errorf("config: model %q: content_format must be auto, string or openai, not %q", m.Name, m.ContentFormat)
 		}
 		if m.Tokenizer == "" {
 			return fmt.Errorf("config: model %q has no tokenizer; give the directory that holds its tokenizer.json", m.Name)

@@ -26,6 +26,12 @@ func TestConfigFileErrorsSayWhatToDo(t *testing.T) {
 		{"wrong type", "extproc: {max_body_bytes: many}", "max_body_bytes"},
 		{"model without name", "models: [{tokenizer: /t}]", "models[0] has no name"},
 		{"model without tokenizer", "models: [{name: m}]", `model "m" has no tokenizer`},
+		{"two documents", "admin: {listen: ':1'}\n---\nhealth: {listen: ':2'}", "2 documents where one is read"},
+		{"port too high", "admin: {listen: ':99999'}", `admin.listen: ":99999" is not host:port`},
+		{"body of no limit", "extproc: {max_body_bytes: 9223372036854775807}", "max_body_bytes must be from 1"},
+		{"endpoint that is no address", "endpoints: {static: ['10.0.0.1']}", "endpoints.static: static: endpoint \"10.0.0.1\" has no port"},
+		{"log level nobody knows", "telemetry: {log_level: loud}", `telemetry.log_level must be debug, info, warn or error, not "loud"`},
+		{"content format nobody knows", "models: [{name: m, tokenizer: /t, content_format: wild}]", `content_format must be auto, string or openai, not "wild"`},
 		{"name given twice", "models: [{name: m, tokenizer: /t}, {name: n, aliases: [m], tokenizer: /t}]", `"m" is given twice`},
 	}
 	for _, tt := range tests {
@@ -39,6 +45,23 @@ func TestConfigFileErrorsSayWhatToDo(t *testing.T) {
 				t.Errorf("got error %v, want it to say %q", err, tt.want)
 			}
 		})
+	}
+}
+
+func TestFilesWithoutSettingsLeaveTheDefaults(t *testing.T) {
+	for _, file := range []string{"", "\n\n", "# nothing set\n", "---\n# nothing set\n---\n", "extproc:\nmodels:\n"} {
+		path := filepath.Join(t.TempDir(), "warmroute.yaml")
+		if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got, _, err := effectiveConfig([]string{"--config", path}, io.Discard)
+		if err != nil {
+			t.Errorf("file %q: %v", file, err)
+			continue
+		}
+		if diff := cmp.Diff(got, defaultConfig()); diff != "" {
+			t.Errorf("file %q: got (-) and want (+) differ:\n%s", file, diff)
+		}
 	}
 }
 
