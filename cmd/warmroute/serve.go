@@ -86,7 +86,7 @@ func newPicker(ctx context.Context, cfg config, log *slog.Logger) (*picker, erro
 		return nil, err
 	}
 	p.extproc = extproc.NewServer(extproc.Config{
-		Picker:       p.sched,
+		Picker:       &firstLook{picker: p.sched, done: p.fleet.probed, serves: p.served, wait: cfg.ExtProc.Deadline},
 		Tokenizer:    p.models,
 		Logger:       log,
 		Meter:        p.telemetry.meter,
@@ -127,8 +127,8 @@ func (p *picker) run(ctx context.Context) error {
 	admin := &http.Server{Handler: p.adminHandler(), ReadHeaderTimeout: 5 * time.Second}
 
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return processor.Serve(listeners[0]) })
-	g.Go(func() error { return probes.Serve(listeners[1]) })
+	g.Go(func() error { return closed(processor.Serve(listeners[0])) })
+	g.Go(func() error { return closed(probes.Serve(listeners[1])) })
 	g.Go(func() error { return closed(admin.Serve(listeners[2])) })
 	g.Go(func() error { return p.fleet.run(ctx) })
 	g.Go(func() error { return p.announceReady(ctx) })
@@ -191,9 +191,10 @@ func stopGracefully(s *grpc.Server, grace time.Duration) {
 	s.GracefulStop()
 }
 
-// closed makes the error of a server that was closed on purpose nil.
+// closed makes the error of a server that was closed on purpose nil, even
+// before it began to serve.
 func closed(err error) error {
-	if errors.Is(err, http.ErrServerClosed) {
+	if errors.Is(err, http.ErrServerClosed) || errors.Is(err, grpc.ErrServerStopped) {
 		return nil
 	}
 	return err

@@ -241,3 +241,15 @@ func TestTokenizeAndRenderPrintOneObjectARequest(t *testing.T) {
 		})
 	}
 }
+
+func TestAServerStoppedBeforeItServesIsNoFailure(t *testing.T) {
+	s := grpc.NewServer()
+	s.Stop()
+	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a test
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := closed(s.Serve(listener)); err != nil {
+		t.Errorf("got %v, want a clean end", err)
+	}
+}
