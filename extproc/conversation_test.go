@@ -47,7 +47,7 @@ func (p *fakePicker) Pick(_ context.Context, req *scheduler.Request) (scheduler.
 // fakeTokenizer makes as many tokens as the body has bytes.
 type fakeTokenizer struct{ err error }
 
-func (f fakeTokenizer) Append(dst []uint32, _ string, p *tokenize.Prompt) ([]uint32, error) {
+func (f fakeTokenizer) Append(_ context.Context, dst []uint32, _ string, p *tokenize.Prompt) ([]uint32, error) {
 	return append(dst, make([]uint32, len(p.Body))...), f.err
 }
 

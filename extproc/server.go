@@ -35,7 +35,7 @@ type Picker interface {
 
 // Tokenizer appends the token ids of a prompt to dst; *tokenize.Models is one.
 type Tokenizer interface {
-	Append(dst []uint32, model string, p *tokenize.Prompt) ([]uint32, error)
+	Append(ctx context.Context, dst []uint32, model string, p *tokenize.Prompt) ([]uint32, error)
 }
 
 // Config is what a Server works with.
@@ -159,6 +159,7 @@ type exchange struct {
 	st      stream
 	pickReq scheduler.Request
 	outcome outcome
+	abandon context.CancelFunc // tells the tokenizer that nobody waits for it; nil before there is a prompt
 	closed  bool
 	sendErr error       // what a Send of the timer returned
 	timer   *time.Timer // nil until first needed
@@ -173,6 +174,9 @@ func (x *exchange) handle(msg *extprocv3.ProcessingRequest) (finished bool, err 
 	if err != nil {
 		return false, err
 	}
+	if prompt.cancel != nil {
+		defer prompt.cancel()
+	}
 	tokens, reason := x.tokenize(prompt)
 	defer x.s.release(tokens)
 	return x.conclude(tokens, reason, begin)
@@ -182,6 +186,11 @@ func (x *exchange) handle(msg *extprocv3.ProcessingRequest) (finished bool, err 
 type prompt struct {
 	model string
 	body  tokenize.Prompt // Kind is zero when there is nothing to tokenize
+
+	// ctx ends when nobody waits for the tokens any more. Both are nil when
+	// there is nothing to tokenize.
+	ctx    context.Context
+	cancel context.CancelFunc
 }
 
 // receive steps the state machine and sends what is owed at once.
@@ -205,6 +214,8 @@ func (x *exchange) receive(msg *extprocv3.ProcessingRequest, now time.Time) (p p
 	x.s.metrics.parsed(x.conn.Context(), x.s.cfg.Now().Sub(now))
 	if req := &x.st.req; req.untokenized == "" && !req.bodyless {
 		p.model, p.body = req.model, tokenize.Prompt{Kind: req.kind, Body: x.st.body()}
+		p.ctx, p.cancel = context.WithCancel(x.conn.Context())
+		x.abandon = p.cancel
 	}
 	return p, nil
 }
@@ -228,7 +239,7 @@ func (x *exchange) tokenize(p prompt) (tokens *[]uint32, reason string) {
 		}
 		s.metrics.tokenized(x.conn.Context(), p.model, reason, s.cfg.Now().Sub(begin))
 	}()
-	ids, err := s.cfg.Tokenizer.Append((*tokens)[:0], p.model, &p.body)
+	ids, err := s.cfg.Tokenizer.Append(p.ctx, (*tokens)[:0], p.model, &p.body)
 	if err != nil {
 		return tokens, tokenizeReason(err)
 	}
@@ -380,6 +391,9 @@ func (x *exchange) expire() {
 		x.st.giveUp(untokenizedBodyUnseen)
 	} else {
 		x.s.metrics.deadlines.Add(1)
+		if x.abandon != nil {
+			x.abandon()
+		}
 		x.st.giveUp(untokenizedDeadline)
 	}
 	x.sendErr = x.decide(x.s.cfg.Now())

@@ -176,9 +176,49 @@ func settled(t *testing.T, s *Server) Stats {
 // blockingTokenizer waits until it is released.
 type blockingTokenizer struct{ release chan struct{} }
 
-func (b blockingTokenizer) Append(dst []uint32, _ string, _ *tokenize.Prompt) ([]uint32, error) {
+func (b blockingTokenizer) Append(_ context.Context, dst []uint32, _ string, _ *tokenize.Prompt) ([]uint32, error) {
 	<-b.release
 	return append(dst, 1), nil
+}
+
+// waitingTokenizer waits for its turn, which never comes.
+type waitingTokenizer struct{ gaveUp chan struct{} }
+
+func (w waitingTokenizer) Append(ctx context.Context, dst []uint32, _ string, _ *tokenize.Prompt) ([]uint32, error) {
+	<-ctx.Done()
+	w.gaveUp <- struct{}{}
+	return dst, &tokenize.Error{Reason: "abandoned", Err: ctx.Err()}
+}
+
+// TestNobodyTokenizesInVain has the tokenizer told when the pick was made
+// without it, and when the client is gone. Else a burst of long prompts would
+// be worked off to its end, and all that comes meanwhile would be late too.
+func TestNobodyTokenizesInVain(t *testing.T) {
+	for name, deadline := range map[string]time.Duration{"the deadline passes": time.Millisecond, "the client leaves": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			picker := &fakePicker{decision: testDecision}
+			tokenizer := waitingTokenizer{make(chan struct{})}
+			server := NewServer(Config{Picker: picker, Tokenizer: tokenizer, Deadline: deadline})
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			stream, err := serve(t, server).Process(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, msg := range []*extprocv3.ProcessingRequest{chatHeaders(filterv3.ProcessingMode_BUFFERED), bodyMessage(chatBody(200), true)} {
+				if err := stream.Send(msg); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := stream.Recv(); err != nil { // the answer to the headers
+				t.Fatal(err)
+			}
+			if deadline == time.Hour {
+				cancel()
+			}
+			<-tokenizer.gaveUp // or the test hangs
+		})
+	}
 }
 
 func TestDeadlineAnswersWhileTokensAreMade(t *testing.T) {
@@ -243,7 +283,7 @@ func TestDeadlineAnswersAStalledUpload(t *testing.T) {
 // panickingTokenizer has a defect.
 type panickingTokenizer struct{}
 
-func (panickingTokenizer) Append([]uint32, string, *tokenize.Prompt) ([]uint32, error) {
+func (panickingTokenizer) Append(context.Context, []uint32, string, *tokenize.Prompt) ([]uint32, error) {
 	panic("defect")
 }
 
@@ -368,7 +408,7 @@ func TestHistograms(t *testing.T) {
 // countingTokenizer makes tokens without allocating and counts its calls.
 type countingTokenizer struct{ calls atomic.Int64 }
 
-func (c *countingTokenizer) Append(dst []uint32, _ string, p *tokenize.Prompt) ([]uint32, error) {
+func (c *countingTokenizer) Append(_ context.Context, dst []uint32, _ string, p *tokenize.Prompt) ([]uint32, error) {
 	c.calls.Add(1)
 	for i := 0; i < len(p.Body); i += 4 {
 		dst = append(dst, uint32(i))
@@ -407,7 +447,7 @@ func TestAllocations(t *testing.T) {
 	conn := &discardConn{ctx: t.Context()}
 	for _, size := range []int{2 << 10, 400 << 10} {
 		for mode, limit := range map[filterv3.ProcessingMode_BodySendMode]float64{
-			// 34 and 39 as measured; under the race detector pools lose some.
+			// 36 and 41 as measured; under the race detector pools lose some.
 			filterv3.ProcessingMode_BUFFERED:             42,
 			filterv3.ProcessingMode_FULL_DUPLEX_STREAMED: 42 + 8*float64(size/maxPiece+1),
 		} {

@@ -1,6 +1,7 @@
 package tokenize
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -50,7 +51,7 @@ func BenchmarkAppend(b *testing.B) {
 			b.ReportAllocs()
 			b.SetBytes(int64(len(body)))
 			for b.Loop() {
-				if _, err := full.Append(ids, p); err != nil {
+				if _, err := full.Append(context.Background(), ids, p); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -59,7 +60,7 @@ func BenchmarkAppend(b *testing.B) {
 			b.ReportAllocs()
 			b.SetBytes(int64(len(body)))
 			for b.Loop() {
-				if _, err := rest.Append(ids, p); err != nil {
+				if _, err := rest.Append(context.Background(), ids, p); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -68,7 +69,7 @@ func BenchmarkAppend(b *testing.B) {
 			b.ReportAllocs()
 			b.SetBytes(int64(len(body)))
 			for b.Loop() {
-				if _, err := full.enc.Append(ids, text, false); err != nil {
+				if _, err := full.enc.Append(context.Background(), ids, text, false); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -79,8 +80,10 @@ func BenchmarkAppend(b *testing.B) {
 // nothing is an encoder without ids.
 type nothing struct{}
 
-func (nothing) Append(dst []uint32, _ string, _ bool) ([]uint32, error) { return dst, nil }
-func (nothing) Close()                                                  {}
+func (nothing) Append(_ context.Context, dst []uint32, _ string, _ bool) ([]uint32, error) {
+	return dst, nil
+}
+func (nothing) Close() {}
 
 // BenchmarkAppendIDs is a prompt of token ids.
 func BenchmarkAppendIDs(b *testing.B) {
@@ -93,7 +96,7 @@ func BenchmarkAppendIDs(b *testing.B) {
 			b.ReportAllocs()
 			b.SetBytes(int64(len(body)))
 			for b.Loop() {
-				if _, err := tok.Append(ids, p); err != nil {
+				if _, err := tok.Append(context.Background(), ids, p); err != nil {
 					b.Fatal(err)
 				}
 			}

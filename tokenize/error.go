@@ -1,6 +1,7 @@
 package tokenize
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -12,7 +13,7 @@ import (
 // fine; it is placed without them.
 type Error struct {
 	// Reason is one of a small fixed set of snake_case words, fit for a metric
-	// label: bad_request, encode_error, multimodal, no_template, no_text, nul,
+	// label: abandoned, bad_request, encode_error, multimodal, no_template, no_text, nul,
 	// prompt_embeds, request_template, suffix, template_error, template_kwargs,
 	// template_limit, template_unsupported, too_long, truncated, unknown_model,
 	// unsupported.
@@ -27,6 +28,7 @@ const (
 	reasonTemplateError = "template_error" // the template raised, or used what is not there
 
 	// The engine may well accept the request.
+	reasonAbandoned           = "abandoned" // nobody waited for the ids any more
 	reasonEncode              = "encode_error"
 	reasonMultimodal          = "multimodal"
 	reasonNoTemplate          = "no_template"
@@ -69,6 +71,8 @@ func encodeError(err error) error {
 	switch {
 	case errors.Is(err, native.ErrNUL):
 		return &Error{Reason: reasonNUL, Err: err}
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return &Error{Reason: reasonAbandoned, Err: err}
 	case errors.Is(err, native.ErrTooLong):
 		return &Error{Reason: reasonTooLong, Err: err}
 	default:

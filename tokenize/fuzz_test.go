@@ -1,6 +1,7 @@
 package tokenize
 
 import (
+	"context"
 	"errors"
 	"testing"
 )
@@ -29,7 +30,7 @@ func FuzzTokenize(f *testing.F) {
 		if chat {
 			p.Kind = Chat
 		}
-		ids, err := tok.Append([]uint32{7}, p)
+		ids, err := tok.Append(context.Background(), []uint32{7}, p)
 		if len(ids) == 0 || ids[0] != 7 {
 			t.Fatalf("ids %v: the first was there before", ids)
 		}
@@ -40,7 +41,7 @@ func FuzzTokenize(f *testing.F) {
 			}
 			return
 		}
-		again, err := tok.Append(nil, p)
+		again, err := tok.Append(context.Background(), nil, p)
 		if err != nil || len(again) != len(ids)-1 {
 			t.Fatalf("%d ids, then %d and %v", len(ids)-1, len(again), err)
 		}

@@ -1,6 +1,7 @@
 package tokenize
 
 import (
+	"context"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -53,7 +54,7 @@ func TestIDPromptsAllocateNothing(t *testing.T) {
 	p := &Prompt{Kind: Completion, Body: []byte(`{"model":"m","prompt":[1,2,3,4,5,6,7,8],"max_tokens":1,"add_special_tokens":false}`)}
 	dst := make([]uint32, 0, 16)
 	n := testing.AllocsPerRun(100, func() {
-		ids, err := tok.Append(dst, p)
+		ids, err := tok.Append(context.Background(), dst, p)
 		if err != nil || len(ids) != 8 {
 			t.Fatal(ids, err)
 		}

@@ -1,6 +1,7 @@
 package tokenize
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -66,11 +67,11 @@ func Load(cfg Config) (*Tokenizer, error) {
 
 // use makes enc the tokenizer's encoder.
 func (t *Tokenizer) use(enc encoder) error {
-	bare, err := enc.Append(nil, "a", false)
+	bare, err := enc.Append(context.Background(), nil, "a", false)
 	if err != nil {
 		return fmt.Errorf("tokenize: %w", err)
 	}
-	special, err := enc.Append(nil, "a", true)
+	special, err := enc.Append(context.Background(), nil, "a", true)
 	if err != nil {
 		return fmt.Errorf("tokenize: %w", err)
 	}

@@ -1,6 +1,7 @@
 package tokenize
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -82,7 +83,7 @@ func TestLoadFindsTheTemplate(t *testing.T) {
 			if got := reasonOf(t, err); got != c.reason || text != c.text {
 				t.Errorf("got %q, reason %q (%v); want %q, %q", text, got, err, c.text, c.reason)
 			}
-			if ids, err := tok.Append(nil, &Prompt{Kind: Completion, Body: []byte(`{"prompt":"Hello"}`)}); err != nil || len(ids) == 0 {
+			if ids, err := tok.Append(context.Background(), nil, &Prompt{Kind: Completion, Body: []byte(`{"prompt":"Hello"}`)}); err != nil || len(ids) == 0 {
 				t.Errorf("a completion: %v, %v", ids, err)
 			}
 		})

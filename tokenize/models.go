@@ -1,6 +1,7 @@
 package tokenize
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"sync"
@@ -86,7 +87,7 @@ func (m *Models) Names() []string {
 
 // Append is Tokenizer.Append for the named model. A model that is not known is
 // an *Error too: another model's tokens would be wrong without a word.
-func (m *Models) Append(dst []uint32, model string, p *Prompt) ([]uint32, error) {
+func (m *Models) Append(ctx context.Context, dst []uint32, model string, p *Prompt) ([]uint32, error) {
 	n := m.names.Load()
 	t := n.tokenizers[model]
 	if t == nil {
@@ -95,5 +96,5 @@ func (m *Models) Append(dst []uint32, model string, p *Prompt) ([]uint32, error)
 	if t == nil {
 		return dst, &Error{Reason: reasonUnknownModel}
 	}
-	return t.Append(dst, p)
+	return t.Append(ctx, dst, p)
 }

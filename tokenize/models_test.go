@@ -1,6 +1,7 @@
 package tokenize
 
 import (
+	"context"
 	"strconv"
 	"sync"
 	"testing"
@@ -31,7 +32,7 @@ func TestModelsKeepEachModelsTokenizer(t *testing.T) {
 		"an alias whose model is to come": {"later", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ids, err := m.Append(nil, c.model, &Prompt{Kind: Chat, Body: body})
+			ids, err := m.Append(context.Background(), nil, c.model, &Prompt{Kind: Chat, Body: body})
 			if diff := cmp.Diff(c.want, ids); diff != "" {
 				t.Errorf("ids (-want +got):\n%s", diff)
 			}
@@ -45,11 +46,11 @@ func TestModelsKeepEachModelsTokenizer(t *testing.T) {
 	}
 
 	m.Set("a", b)
-	if ids, err := m.Append(nil, "adapter", &Prompt{Kind: Chat, Body: body}); err != nil || !cmp.Equal(ids, []uint32{'B'}) {
+	if ids, err := m.Append(context.Background(), nil, "adapter", &Prompt{Kind: Chat, Body: body}); err != nil || !cmp.Equal(ids, []uint32{'B'}) {
 		t.Errorf("after another tokenizer is set: %v, %v", ids, err)
 	}
 	m.Set("a", nil)
-	if _, err := m.Append(nil, "adapter", &Prompt{Kind: Chat, Body: body}); reasonOf(t, err) != reasonUnknownModel {
+	if _, err := m.Append(context.Background(), nil, "adapter", &Prompt{Kind: Chat, Body: body}); reasonOf(t, err) != reasonUnknownModel {
 		t.Errorf("after the model is forgotten: %v", err)
 	}
 }
@@ -57,7 +58,7 @@ func TestModelsKeepEachModelsTokenizer(t *testing.T) {
 func TestASingleModelIsNotEveryModel(t *testing.T) {
 	m := NewModels()
 	m.Set("a", newTokenizer(t, "A"))
-	_, err := m.Append(nil, "b", &Prompt{Kind: Chat, Body: []byte(`{"messages":[{"role":"user","content":"x"}]}`)})
+	_, err := m.Append(context.Background(), nil, "b", &Prompt{Kind: Chat, Body: []byte(`{"messages":[{"role":"user","content":"x"}]}`)})
 	if got := reasonOf(t, err); got != reasonUnknownModel {
 		t.Errorf("reason %q, want %q", got, reasonUnknownModel)
 	}
@@ -71,7 +72,7 @@ func TestModelsChangeWhileTheyAreRead(t *testing.T) {
 	for g := range 4 {
 		wg.Go(func() {
 			for i := range 200 {
-				if _, err := m.Append(nil, "a", p); err != nil {
+				if _, err := m.Append(context.Background(), nil, "a", p); err != nil {
 					t.Error(err)
 					return
 				}

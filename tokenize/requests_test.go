@@ -1,6 +1,7 @@
 package tokenize
 
 import (
+	"context"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -78,7 +79,7 @@ func TestRequestShapes(t *testing.T) {
 		"messages nested too deep":                               {Chat, `{"messages":` + strings.Repeat("[", 5000) + strings.Repeat("]", 5000) + `}`, "", reasonBadRequest},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ids, err := tok.Append(nil, &Prompt{Kind: c.kind, Body: []byte(c.body)})
+			ids, err := tok.Append(context.Background(), nil, &Prompt{Kind: c.kind, Body: []byte(c.body)})
 			if got := reasonOf(t, err); got != c.reason {
 				t.Fatalf("reason %q (%v), want %q", got, err, c.reason)
 			}
@@ -145,11 +146,11 @@ func TestABOSTokenIsNotDoubled(t *testing.T) {
 	for name, cfg := range map[string]Config{"llama2": {ChatTemplate: llama}, "gemma3": {}} {
 		t.Run(name, func(t *testing.T) {
 			tok := realModel(t, name, cfg)
-			bos, err := tok.Append(nil, &Prompt{Kind: Completion, Body: []byte(`{"prompt":[""]}`)})
+			bos, err := tok.Append(context.Background(), nil, &Prompt{Kind: Completion, Body: []byte(`{"prompt":[""]}`)})
 			if err != nil || len(bos) != 1 {
 				t.Fatalf("special tokens of a completion: %v, %v; want one", bos, err)
 			}
-			ids, err := tok.Append(nil, &Prompt{Kind: Chat, Body: []byte(`{"messages":[{"role":"user","content":"x"}]}`)})
+			ids, err := tok.Append(context.Background(), nil, &Prompt{Kind: Chat, Body: []byte(`{"messages":[{"role":"user","content":"x"}]}`)})
 			if err != nil || len(ids) < 2 {
 				t.Fatal(ids, err)
 			}

@@ -7,6 +7,7 @@
 package tokenize
 
 import (
+	"context"
 	"sync"
 	"time"
 	"unsafe"
@@ -31,7 +32,7 @@ type Prompt struct {
 
 // encoder is what a Tokenizer needs of tokenize/native.
 type encoder interface {
-	Append(dst []uint32, text string, addSpecial bool) ([]uint32, error)
+	Append(ctx context.Context, dst []uint32, text string, addSpecial bool) ([]uint32, error)
 	Close()
 }
 
@@ -68,8 +69,9 @@ type Tokenizer struct {
 }
 
 // Append appends the token ids of p to dst. The error is an *Error, and dst is
-// then returned as it came.
-func (t *Tokenizer) Append(dst []uint32, p *Prompt) ([]uint32, error) {
+// then returned as it came. It may wait for its turn to encode, and gives up
+// when ctx ends before that turn comes.
+func (t *Tokenizer) Append(ctx context.Context, dst []uint32, p *Prompt) ([]uint32, error) {
 	ready, err := t.prepare(p)
 	if err != nil {
 		return dst, err
@@ -87,7 +89,7 @@ func (t *Tokenizer) Append(dst []uint32, p *Prompt) ([]uint32, error) {
 	if err != nil {
 		return dst, err
 	}
-	ids, err := t.enc.Append(dst, text, ready.special)
+	ids, err := t.enc.Append(ctx, dst, text, ready.special)
 	if err != nil {
 		return dst[:before], encodeError(err)
 	}

@@ -3,6 +3,7 @@ package tokenize
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"os"
@@ -20,7 +21,7 @@ import (
 // tokens 1 in front and 2 behind.
 type letters struct{ err error }
 
-func (e letters) Append(dst []uint32, text string, addSpecial bool) ([]uint32, error) {
+func (e letters) Append(_ context.Context, dst []uint32, text string, addSpecial bool) ([]uint32, error) {
 	if e.err != nil {
 		return dst, e.err
 	}
@@ -178,7 +179,7 @@ func TestTinyIDsAreVLLMs(t *testing.T) {
 		}
 		t.Run(v.Kind+" "+v.Name, func(t *testing.T) {
 			p := &Prompt{Kind: kind, Body: []byte(v.Body)}
-			ids, err := tok.Append([]uint32{7}, p)
+			ids, err := tok.Append(context.Background(), []uint32{7}, p)
 			if v.Error != "" {
 				if err == nil || !cmp.Equal(ids, []uint32{7}) {
 					t.Errorf("got %v, %v; want dst as it came and an error as vLLM's %s", ids, err, v.Error)
@@ -233,7 +234,7 @@ func TestTinyGolden(t *testing.T) {
 			if diff := cmp.Diff(lookup(golden, "text").Str(), string(text)); diff != "" {
 				t.Errorf("text (-want +got):\n%s", diff)
 			}
-			ids, err := tok.enc.Append(nil, string(text), false)
+			ids, err := tok.enc.Append(context.Background(), nil, string(text), false)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -283,7 +284,7 @@ func TestQwen3IDsAreARunningVLLMs(t *testing.T) {
 			return
 		}
 		t.Run(v.Name, func(t *testing.T) {
-			ids, err := tok.Append(nil, &Prompt{Kind: Chat, Body: v.Request})
+			ids, err := tok.Append(context.Background(), nil, &Prompt{Kind: Chat, Body: v.Request})
 			switch {
 			case v.Name == "NUL inside":
 				if got := reasonOf(t, err); got != reasonNUL {
@@ -317,7 +318,7 @@ func TestAppendFromManyGoroutines(t *testing.T) {
 	}
 	var want [][]uint32
 	for _, body := range bodies {
-		ids, err := tok.Append(nil, &Prompt{Kind: Chat, Body: body})
+		ids, err := tok.Append(context.Background(), nil, &Prompt{Kind: Chat, Body: body})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -330,7 +331,7 @@ func TestAppendFromManyGoroutines(t *testing.T) {
 			for i := range 60 {
 				n := (g + i) % len(bodies)
 				var err error
-				if ids, err = tok.Append(ids[:0], &Prompt{Kind: Chat, Body: bodies[n]}); err != nil || !cmp.Equal(want[n], ids) {
+				if ids, err = tok.Append(context.Background(), ids[:0], &Prompt{Kind: Chat, Body: bodies[n]}); err != nil || !cmp.Equal(want[n], ids) {
 					t.Errorf("body %d: %v, %v; want %v", n, ids, err, want[n])
 					return
 				}
@@ -343,7 +344,7 @@ func TestAppendFromManyGoroutines(t *testing.T) {
 func TestErrorsOfTheEncoderHaveReasons(t *testing.T) {
 	tok := newTokenizer(t, "")
 	tok.enc = letters{errors.New("broken")}
-	_, err := tok.Append(nil, &Prompt{Kind: Completion, Body: []byte(`{"prompt":"x"}`)})
+	_, err := tok.Append(context.Background(), nil, &Prompt{Kind: Completion, Body: []byte(`{"prompt":"x"}`)})
 	if got := reasonOf(t, err); got != reasonEncode {
 		t.Errorf("reason %q, want %q", got, reasonEncode)
 	}
@@ -354,13 +355,13 @@ func TestErrorsOfTheEncoderHaveReasons(t *testing.T) {
 		"lone surrogate": {`{"prompt":"a\ud83db"}`, reasonBadRequest},
 		"invalid UTF-8":  {"{\"prompt\":\"a\xffb\"}", reasonBadRequest},
 	} {
-		_, err := tiny.Append(nil, &Prompt{Kind: Completion, Body: []byte(c.body)})
+		_, err := tiny.Append(context.Background(), nil, &Prompt{Kind: Completion, Body: []byte(c.body)})
 		if got := reasonOf(t, err); got != c.reason {
 			t.Errorf("%s: reason %q, want %q", name, got, c.reason)
 		}
 	}
 	tiny.Close()
-	_, err = tiny.Append(nil, &Prompt{Kind: Completion, Body: []byte(`{"prompt":"x"}`)})
+	_, err = tiny.Append(context.Background(), nil, &Prompt{Kind: Completion, Body: []byte(`{"prompt":"x"}`)})
 	if got := reasonOf(t, err); got != reasonEncode {
 		t.Errorf("closed: reason %q, want %q", got, reasonEncode)
 	}
@@ -371,7 +372,7 @@ func TestTheBodyIsOnlyRead(t *testing.T) {
 	body := []byte(`{"messages":[{"role":"developer","content":[{"type":"text","text":"a"}]},{"role":"assistant","tool_calls":[` +
 		`{"id":"1","type":"function","function":{"name":"f","arguments":"{\"a\": 1}"}}]},{"role":"tool","tool_call_id":"1","content":"x"}]}`)
 	before := bytes.Clone(body)
-	if _, err := tok.Append(nil, &Prompt{Kind: Chat, Body: body}); err != nil {
+	if _, err := tok.Append(context.Background(), nil, &Prompt{Kind: Chat, Body: body}); err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(before, body) {

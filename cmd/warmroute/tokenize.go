@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -85,7 +86,7 @@ func asEngine(tok *tokenize.Tokenizer, path string, body []byte) tokenized {
 	if text, err := tok.Render(&p); err == nil {
 		answer.Text = &text
 	}
-	tokens, err := tok.Append(nil, &p)
+	tokens, err := tok.Append(context.Background(), nil, &p)
 	if err != nil {
 		answer.Reason = err.Error()
 		return answer

@@ -1,6 +1,7 @@
 package native
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -36,7 +37,7 @@ func BenchmarkAppend(b *testing.B) {
 				b.SetBytes(int64(size))
 				for b.Loop() {
 					var err error
-					if ids, err = e.Append(ids[:0], text, false); err != nil {
+					if ids, err = e.Append(context.Background(), ids[:0], text, false); err != nil {
 						b.Fatal(err)
 					}
 				}

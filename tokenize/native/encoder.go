@@ -9,6 +9,7 @@
 package native
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -87,16 +88,24 @@ func open(data []byte) (*Encoder, error) {
 //
 // On an error, which is ErrNUL, ErrTooLong, ErrClosed or a failure inside the
 // library, dst is returned as it came. Append waits while as many calls run as
-// there were processors when the tokenizer was loaded.
-func (e *Encoder) Append(dst []uint32, text string, addSpecial bool) ([]uint32, error) {
+// there were processors when the tokenizer was loaded; it answers the error of
+// ctx when that ends first, so that work nobody waits for is never begun.
+func (e *Encoder) Append(ctx context.Context, dst []uint32, text string, addSpecial bool) ([]uint32, error) {
 	if len(text) > MaxText {
 		return dst, fmt.Errorf("%w: %d bytes, at most %d", ErrTooLong, len(text), MaxText)
 	}
 	if strings.IndexByte(text, 0) >= 0 {
 		return dst, ErrNUL
 	}
-	e.running <- struct{}{}
+	select {
+	case e.running <- struct{}{}:
+	case <-ctx.Done():
+		return dst, fmt.Errorf("native: %w", ctx.Err())
+	}
 	defer func() { <-e.running }()
+	if err := ctx.Err(); err != nil { // both came true
+		return dst, fmt.Errorf("native: %w", err)
+	}
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	if e.tok == nil {

@@ -2,6 +2,7 @@ package native
 
 import (
 	"bufio"
+	"context"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -68,7 +69,7 @@ func load(tb testing.TB, path string) *Encoder {
 
 func checkVector(t *testing.T, e *Encoder, v vector) {
 	t.Helper()
-	got, err := e.Append(nil, v.Text, v.AddSpecial)
+	got, err := e.Append(context.Background(), nil, v.Text, v.AddSpecial)
 	if strings.ContainsRune(v.Text, 0) {
 		if !errors.Is(err, ErrNUL) {
 			t.Errorf("Append(%q) = %v, %v, want ErrNUL", v.Text, got, err)
@@ -128,11 +129,11 @@ func TestAppendAgainstPythonOnConversations(t *testing.T) {
 
 func TestAppendKeepsWhatIsInDst(t *testing.T) {
 	e := load(t, tiny)
-	alone, err := e.Append(nil, "a warm route", false)
+	alone, err := e.Append(context.Background(), nil, "a warm route", false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := e.Append([]uint32{7, 8}, "a warm route", false)
+	got, err := e.Append(context.Background(), []uint32{7, 8}, "a warm route", false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +161,7 @@ func TestAppendErrorsLeaveDstAlone(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := tt.e.Append([]uint32{7}, tt.text, false)
+			got, err := tt.e.Append(context.Background(), []uint32{7}, tt.text, false)
 			if !errors.Is(err, tt.want) {
 				t.Errorf("Append: %v, want %v", err, tt.want)
 			}
@@ -175,7 +176,7 @@ func TestAppendErrorsLeaveDstAlone(t *testing.T) {
 func TestCloseWhileCallsRun(t *testing.T) {
 	e := load(t, tiny)
 	text := strings.Repeat("the scheduler asks the index. ", 200)
-	want, err := e.Append(nil, text, false)
+	want, err := e.Append(context.Background(), nil, text, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +185,7 @@ func TestCloseWhileCallsRun(t *testing.T) {
 		started.Add(1)
 		ended.Go(func() {
 			for i := 0; ; i++ {
-				got, err := e.Append(nil, text, false)
+				got, err := e.Append(context.Background(), nil, text, false)
 				if i == 0 {
 					started.Done()
 				}
@@ -202,4 +203,35 @@ func TestCloseWhileCallsRun(t *testing.T) {
 	e.Close()
 	e.Close()
 	ended.Wait()
+}
+
+// What nobody waits for any more is not encoded: neither when it is left while
+// it waits for its turn, nor when its turn comes later.
+func TestAppendGivesUpWithItsContext(t *testing.T) {
+	e := load(t, tiny)
+	turns := cap(e.running)
+	for range turns { // as many calls as may run
+		e.running <- struct{}{}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	failed := make(chan error)
+	go func() {
+		_, err := e.Append(ctx, nil, "a warm route", false)
+		failed <- err
+	}()
+	cancel()
+	if err := <-failed; !errors.Is(err, context.Canceled) {
+		t.Errorf("while it waits: got %v, want %v", err, context.Canceled)
+	}
+	for range turns {
+		<-e.running
+	}
+	for range 20 { // a free turn and the end of ctx race
+		if got, err := e.Append(ctx, []uint32{7}, "a warm route", false); !errors.Is(err, context.Canceled) || len(got) != 1 {
+			t.Fatalf("with a turn: got %v, %v, want dst as it came and %v", got, err, context.Canceled)
+		}
+	}
+	if len(e.running) != 0 {
+		t.Errorf("%d turns are still taken", len(e.running))
+	}
 }

@@ -1,6 +1,7 @@
 package native
 
 import (
+	"context"
 	"encoding/json"
 	"maps"
 	"os"
@@ -45,7 +46,7 @@ func TestLoadIgnoresTruncationAndPadding(t *testing.T) {
 		{"both", map[string]any{"truncation": truncation, "padding": padding}},
 	}
 	const text = "a text of rather more than three tokens"
-	want, err := load(t, tiny).Append(nil, text, true)
+	want, err := load(t, tiny).Append(context.Background(), nil, text, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +57,7 @@ func TestLoadIgnoresTruncationAndPadding(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer e.Close()
-			got, err := e.Append(nil, text, true)
+			got, err := e.Append(context.Background(), nil, text, true)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -96,11 +97,11 @@ func TestAppendAddsSpecialTokensWhenAsked(t *testing.T) {
 	}
 	defer e.Close()
 	for _, text := range []string{"", "warm"} {
-		without, err := e.Append(nil, text, false)
+		without, err := e.Append(context.Background(), nil, text, false)
 		if err != nil {
 			t.Fatal(err)
 		}
-		with, err := e.Append(nil, text, true)
+		with, err := e.Append(context.Background(), nil, text, true)
 		if err != nil {
 			t.Fatal(err)
 		}
