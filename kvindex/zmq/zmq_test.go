@@ -53,12 +53,17 @@ type following struct {
 
 func follow(t *testing.T, src Source) *following {
 	t.Helper()
+	return followAt(t, src, testTiming)
+}
+
+func followAt(t *testing.T, src Source, tm timing) *following {
+	t.Helper()
 	x := kvindex.New()
 	x.Attach(0, "m")
 	fo := &following{x: x, feed: kvindex.NewFeed(x, 0)}
 	ctx, cancel := context.WithCancel(context.Background()) //nolint:usetesting // it ends before the test's own
 	done := make(chan error, 1)
-	go func() { done <- subscribe(ctx, src, fo.feed, testTiming) }()
+	go func() { done <- subscribe(ctx, src, fo.feed, tm) }()
 	stopped := false
 	fo.stop = func() {
 		if stopped {
@@ -184,13 +189,7 @@ func TestAgainstLibzmq(t *testing.T) {
 			fo.await(t, "junk counted", func(s kvindex.FeedStats) bool { return s.Malformed == 3 })
 
 			l.do(t, "lose", storedBatch(t, 1, 1)...)
-			l.do(t, "send", storedBatch(t, 2, 1)...)
-			s = fo.awaitNext(t, "a gap filled by replay", 28)
-			if s.Gaps[kvindex.GapMissed] != 1 || s.Gaps[kvindex.GapReplayRing] != 0 {
-				t.Errorf("gaps %v, want one missed", s.Gaps)
-			}
-			l.do(t, "lose", storedBatch(t, 3, 1)...)
-			fo.awaitNext(t, "a lost frame with none after it", 29)
+			fo.awaitNext(t, "a lost frame with none after it", 27)
 
 			l.do(t, "restart")
 			l.do(t, layout)
@@ -207,9 +206,38 @@ func TestAgainstLibzmq(t *testing.T) {
 	}
 }
 
+// checkOnce is a timing under which, once the first frame has come, only a gap
+// asks for a replay: otherwise it would depend on the machine's speed whether
+// the gap or a check finds a lost frame. The first check stays, because a
+// publisher may take notice of us after that frame.
+func checkOnce() timing {
+	tm := testTiming
+	tm.check = time.Hour
+	return tm
+}
+
+func TestLibzmqGapIsFilledByReplay(t *testing.T) {
+	for _, layout := range []string{"old", "new"} {
+		t.Run(layout+" replay layout", func(t *testing.T) {
+			l := startLibzmq(t)
+			l.do(t, layout)
+			fo := followAt(t, l.src, checkOnce())
+			fo.awaitNext(t, "connected", 0)
+			l.do(t, "send", storedBatch(t, 1000, 7)...)
+			fo.awaitNext(t, "a frame", 1)
+			l.do(t, "lose", storedBatch(t, 1, 1)...)
+			l.do(t, "send", storedBatch(t, 2, 1)...)
+			s := fo.awaitNext(t, "a gap filled by replay", 3)
+			if s.Gaps != ([3]uint64{kvindex.GapMissed: 1}) || fo.blocks() != 9 {
+				t.Errorf("gaps %v, %d blocks; want one missed, 9", s.Gaps, fo.blocks())
+			}
+		})
+	}
+}
+
 func TestLibzmqRingTooShort(t *testing.T) {
 	l := startLibzmq(t)
-	fo := follow(t, l.src)
+	fo := followAt(t, l.src, checkOnce())
 	fo.awaitNext(t, "connected", 0)
 	l.do(t, "send", storedBatch(t, 1000, 7)...)
 	fo.awaitNext(t, "a frame", 1)
@@ -217,7 +245,8 @@ func TestLibzmqRingTooShort(t *testing.T) {
 	for i := range 5 {
 		l.do(t, "lose", storedBatch(t, uint64(2000*(i+1)), 10)...)
 	}
-	s := fo.awaitNext(t, "what the ring still has", 6)
+	l.do(t, "send", storedBatch(t, 20000, 10)...)
+	s := fo.awaitNext(t, "what the ring still has", 7)
 	if s.Gaps[kvindex.GapReplayRing] != 1 || fo.blocks() != 20 {
 		t.Errorf("gaps %v, %d blocks; want one of the ring, 20", s.Gaps, fo.blocks())
 	}
