@@ -35,7 +35,8 @@ const (
 type request struct {
 	id          []byte        // x-request-id, for the log
 	kind        tokenize.Kind // zero for a path or method whose prompt is not read
-	jsonContent bool          // content-type says JSON, or nothing
+	post        bool
+	jsonContent bool // content-type says JSON, or nothing
 	compressed  bool
 	bodyless    bool
 
@@ -53,12 +54,11 @@ type request struct {
 
 // readHeaders takes what matters from the request headers.
 func (r *request) readHeaders(h *extprocv3.HttpHeaders) {
-	post := false
 	r.jsonContent = true
 	for _, header := range h.GetHeaders().GetHeaders() {
 		switch key := header.GetKey(); key {
 		case ":method":
-			post = string(headerValue(header)) == "POST"
+			r.post = string(headerValue(header)) == "POST"
 		case ":path":
 			r.kind = kindOf(headerValue(header))
 		case "content-type":
@@ -74,7 +74,7 @@ func (r *request) readHeaders(h *extprocv3.HttpHeaders) {
 			}
 		}
 	}
-	if !post {
+	if !r.post {
 		r.kind = 0
 	}
 }
@@ -102,9 +102,10 @@ func kindOf(path []byte) tokenize.Kind {
 	}
 }
 
-// opaque reports that no body could tell anything about the request.
+// opaque reports that no body could tell anything about the request. What comes
+// after the headers of a GET or a CONNECT is no body but another protocol.
 func (r *request) opaque() bool {
-	return r.compressed || (r.kind == 0 && !r.jsonContent)
+	return r.compressed || r.kind == 0 && (!r.post || !r.jsonContent)
 }
 
 // readBody takes the model and the salt from the body and settles whether it
@@ -114,7 +115,7 @@ func (r *request) readBody(body []byte, cut bool) {
 	case r.compressed:
 		r.untokenized = untokenizedCompressed
 		return
-	case r.kind == 0 && !r.jsonContent:
+	case r.opaque():
 		r.untokenized = untokenizedOtherAPI
 		return
 	}

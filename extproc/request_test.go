@@ -86,7 +86,7 @@ func TestReadHeaders(t *testing.T) {
 	}{
 		{
 			"a chat request", headers(":method", "POST", ":path", "/v1/chat/completions", "content-type", "application/json; charset=utf-8", "x-request-id", "r1"),
-			request{id: []byte("r1"), kind: tokenize.Chat, jsonContent: true},
+			request{id: []byte("r1"), kind: tokenize.Chat, post: true, jsonContent: true},
 		},
 		{
 			"a GET of the same path has no prompt", headers(":method", "GET", ":path", "/v1/chat/completions"),
@@ -94,21 +94,21 @@ func TestReadHeaders(t *testing.T) {
 		},
 		{
 			"a compressed body", headers(":method", "POST", ":path", "/v1/completions", "content-encoding", "gzip"),
-			request{kind: tokenize.Completion, jsonContent: true, compressed: true},
+			request{kind: tokenize.Completion, post: true, jsonContent: true, compressed: true},
 		},
 		{
 			"identity is no compression", headers(":method", "POST", ":path", "/v1/completions", "content-encoding", "identity"),
-			request{kind: tokenize.Completion, jsonContent: true},
+			request{kind: tokenize.Completion, post: true, jsonContent: true},
 		},
 		{
 			"multipart is not JSON", headers(":method", "POST", ":path", "/v1/audio/transcriptions", "content-type", "multipart/form-data; boundary=x"),
-			request{},
+			request{post: true},
 		},
 		{
 			"a value from before Envoy 1.29", &extprocv3.HttpHeaders{Headers: &corev3.HeaderMap{Headers: []*corev3.HeaderValue{
 				{Key: ":method", Value: "POST"}, {Key: ":path", Value: "/v1/chat/completions"},
 			}}},
-			request{kind: tokenize.Chat, jsonContent: true},
+			request{kind: tokenize.Chat, post: true, jsonContent: true},
 		},
 		{
 			"forged headers, each once", headers(destinationHeader, "a", destinationHeader, "b", prefillHeader, "c"),

@@ -426,7 +426,7 @@ func (x *exchange) close(err error) {
 	result := x.outcome
 	switch {
 	case result != outcomeNone:
-	case err != nil:
+	case err != nil && x.conn.Context().Err() == nil: // else a Send met a client that had left
 		result = outcomeFailed
 	case x.st.phase == observing:
 		result = outcomeObserved

@@ -152,16 +152,15 @@ func (st *stream) requestHeaders(h *extprocv3.HttpHeaders) error {
 		st.end()
 	case st.mode == modeNone, st.mode == modeStreamed:
 		st.giveUp(untokenizedBodyUnseen)
+	case st.req.opaque() && st.mode != modeUnknown:
+		st.req.readBody(nil, true) // no body could help: do not hold it
+		st.phase = deciding
 	case st.mode == modeBuffered, st.mode == modePartial:
 		// Envoy begins to buffer after this answer. Forged headers go now:
 		// should we be gone before the body comes, they would stand.
 		st.headersOwed = false
 		st.out = append(st.out, headersReply(strip(st.req.forged)))
-	case st.mode == modeDuplex || st.mode == modeEager:
-		if st.req.opaque() {
-			st.req.readBody(nil, true) // no body could help: do not hold it
-			st.phase = deciding
-		}
+	default:
 	}
 	return nil
 }
@@ -311,8 +310,8 @@ func (st *stream) answer(d *scheduler.Decision, err error) []*reply {
 		st.phase = done
 	case st.mode == modeUnknown:
 		st.phase = provisional
-	case st.mode == modeNone:
-		st.phase = done // the body passes without us
+	case st.mode == modeNone, st.mode == modeBuffered, st.mode == modePartial:
+		st.phase = done // the body passes without us, and need not be buffered
 	default:
 		// To leave in the middle of a body loses it in duplex, and makes Envoy
 		// 1.40 send a part of it twice in STREAMED.
