@@ -241,15 +241,15 @@ func TestStreamsHaveVLLMsShape(t *testing.T) {
 	}{
 		{
 			"chat-stream-nousage.sse", "/v1/chat/completions",
-			`{"model":"tiny","messages":[{"role":"user","content":"hi"}],"max_tokens":30,"stream":true}`,
+			`{"model":"tiny","messages":[{"role":"user","content":"hi"}],"max_tokens":300,"stream":true}`,
 		},
 		{
 			"chat-stream-usage-1.sse", "/v1/chat/completions",
-			`{"model":"tiny","messages":[{"role":"user","content":"hi"}],"max_tokens":30,"stream":true,"stream_options":{"include_usage":true}}`,
+			`{"model":"tiny","messages":[{"role":"user","content":"hi"}],"max_tokens":300,"stream":true,"stream_options":{"include_usage":true}}`,
 		},
 		{
 			"completion-stream-usage.sse", "/v1/completions",
-			`{"model":"tiny","prompt":"hi","max_tokens":30,"stream":true,"stream_options":{"include_usage":true}}`,
+			`{"model":"tiny","prompt":"hi","max_tokens":300,"stream":true,"stream_options":{"include_usage":true}}`,
 		},
 	}
 	for _, c := range cases {
