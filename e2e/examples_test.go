@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -25,6 +26,13 @@ func TestExampleLocal(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, "examples", "local", "README.md"))
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, port := range []string{"8000", "8001", "8002", "8003", "9002", "9003", "9090", "9901", "10000"} {
+		l, err := net.Listen("tcp", "127.0.0.1:"+port) //nolint:noctx // closed at once
+		if err != nil {
+			t.Skipf("NOT TESTED: examples/local uses port %s, which another program has: %v", port, err)
+		}
+		_ = l.Close()
 	}
 	ready := map[string]string{ // where each program says that it serves
 		".build/bin/enginesim": "http://127.0.0.1:8003/health",

@@ -30,9 +30,7 @@ warmroute COMMAND --help lists the flags of a command.
 `
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	err := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	err := run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
 	switch {
 	case err == nil, errors.Is(err, flag.ErrHelp):
 	case errors.As(err, new(usageError)):
@@ -56,6 +54,9 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	command, args := args[0], args[1:]
 	switch command {
 	case "serve":
+		// The others have nothing to finish: a signal ends them at once.
+		ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+		defer stop()
 		return serve(ctx, args, stdout, stderr)
 	case "tokenize":
 		return tokenizeCommand(args, stdin, stdout, stderr)
