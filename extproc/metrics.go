@@ -33,7 +33,8 @@ func (o outcome) String() string {
 	return [outcomes]string{"none", "routed", "rejected", "failed", "aborted", "observed", "passed"}[o]
 }
 
-// maxLabels bounds the label values of one counter; what comes later counts under the empty label.
+// maxLabels bounds the label values of one counter; what comes later counts
+// under the zero label, whose fields are empty.
 const maxLabels = 256
 
 // labelOther stands for the label values that are not counted by name.

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -256,8 +257,13 @@ func within(dir, path string) string {
 	return filepath.Join(dir, path)
 }
 
-// explain adds the nearest known name to an unknown-field error.
+// explain adds the nearest known name to an unknown-field error, and the form
+// of a duration where a bare number stands for one.
 func explain(err error) error {
+	var mistyped *yaml.TypeError
+	if errors.As(err, &mistyped) && mistyped.DstType == reflect.TypeFor[time.Duration]() && mistyped.Token != nil {
+		return fmt.Errorf("line %d: %q is not a duration; write its unit, such as 200ms or 5s", mistyped.Token.Position.Line, mistyped.Token.Value)
+	}
 	var unknown *yaml.UnknownFieldError
 	if !errors.As(err, &unknown) || unknown.Token == nil {
 		return err
@@ -340,6 +346,12 @@ func (c *config) validate() error {
 		{"endpoints.scrape_interval", c.Endpoints.ScrapeInterval >= 10*time.Millisecond, "at least 10ms"},
 		{"endpoints.events_port", port(c.Endpoints.EventsPort), "a port, or 0 for none"},
 		{"endpoints.replay_port", port(c.Endpoints.ReplayPort), "a port, or 0 for none"},
+		{"scheduling.prefill_speed", c.Scheduling.PrefillSpeed > 0, "a positive number"},
+		{"scheduling.uncached_weight", c.Scheduling.UncachedWeight > 0, "a positive number"},
+		{"scheduling.output_tokens", c.Scheduling.OutputTokens > 0, "a positive number"},
+		{"scheduling.decode_step", c.Scheduling.DecodeStep > 0, "a positive duration such as 350us"},
+		{"scheduling.hold_time", c.Scheduling.HoldTime > 0, "a positive duration such as 10s"},
+		{"scheduling.unknown_prompt", c.Scheduling.UnknownPrompt > 0, "a positive number"},
 		{"scheduling.load_stale", c.Scheduling.LoadStale > c.Endpoints.ScrapeInterval, "longer than endpoints.scrape_interval"},
 	} {
 		if !p.ok {

@@ -23,6 +23,8 @@ func TestConfigFileErrorsSayWhatToDo(t *testing.T) {
 		{"field nobody knows", "zzzzzzzzz: 1", "doc/configuration.md lists the known ones"},
 		{"address without port", "admin: {listen: localhost}", `admin.listen: "localhost" is not host:port`},
 		{"deadline of nothing", "extproc: {deadline: 0s}", "extproc.deadline must be a positive duration"},
+		{"duration without a unit", "extproc:\n  deadline: 5", `line 2: "5" is not a duration`},
+		{"speed of nothing", "scheduling: {prefill_speed: 0}", "scheduling.prefill_speed must be a positive number"},
 		{"wrong type", "extproc: {max_body_bytes: many}", "max_body_bytes"},
 		{"model without name", "models: [{tokenizer: /t}]", "models[0] has no name"},
 		{"model without tokenizer", "models: [{name: m}]", `model "m" has no tokenizer`},

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/warmroute/warmroute/scheduler"
 )
 
 var update = flag.Bool("update", false, "rewrite the documents made from the program's definitions")
@@ -96,17 +98,66 @@ func metricsPage() string {
 ` + "`/metrics`" + ` on the admin port, in Prometheus text format. Units are base units; labels are bounded: they come from the
 configuration and the engines, never from requests.
 
-| metric | kind | meaning |
-| --- | --- | --- |
+| metric | kind | labels | meaning |
+| --- | --- | --- | --- |
 `)
 	for _, s := range exported() {
 		kind := "counter"
 		if s.gauge {
 			kind = "gauge"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", s.name, kind, s.help)
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", s.name, kind, s.labels, s.help)
 	}
-	b.WriteString("| `warmroute_pick_duration_seconds` | histogram | Time from the complete request to the pick. |\n")
-	b.WriteString("| `warmroute_stage_duration_seconds` | histogram | Time a request spends in one stage of the pick: parse, tokenize, pick. |\n")
+	b.WriteString("| `warmroute_pick_duration_seconds` | histogram | | Time from the complete request to the pick. |\n")
+	b.WriteString("| `warmroute_stage_duration_seconds` | histogram | stage: parse, tokenize, pick | Time a request spends in one stage of the pick. |\n")
+	b.WriteString(`
+## Why a request went where it went
+
+The reason of ` + "`warmroute_decisions_total`" + `. Of those that apply it is the first in this order: what hides a cache miss comes
+before what it leads to.
+
+| reason | meaning |
+| --- | --- |
+`)
+	for _, r := range reasons() {
+		fmt.Fprintf(&b, "| `%s` | %s |\n", r.reason, r.meaning)
+	}
+	b.WriteString(untokenizedReasons)
 	return b.String()
 }
+
+// meaning explains a decision reason to an operator.
+type meaning struct {
+	reason  scheduler.Reason
+	meaning string
+}
+
+func reasons() []meaning {
+	return []meaning{
+		{scheduler.ReasonBodyless, "there is no prompt to place, such as GET /v1/models"},
+		{scheduler.ReasonSingle, "no other endpoint could serve the model"},
+		{scheduler.ReasonSubset, "the gateway's subset left no other"},
+		{scheduler.ReasonUntokenized, "the tokens could not be made: placed by load; `warmroute_untokenized_total` says why"},
+		{scheduler.ReasonNoIndex, "no endpoint has reported KV blocks yet: placed by load"},
+		{scheduler.ReasonPrefix, "it holds as much of the prompt as any other"},
+		{scheduler.ReasonBalanced, "another holds more of the prompt, and would have been slower"},
+		{scheduler.ReasonNoLoad, "nobody holds any of the prompt, and nobody has reported its load"},
+		{scheduler.ReasonNoOverlap, "nobody holds any of the prompt: placed by load"},
+	}
+}
+
+const untokenizedReasons = `
+## Why a request has no tokens
+
+The reason of ` + "`warmroute_untokenized_total`" + `, and the outcome of ` + "`warmroute_tokenize_total`" + `.
+
+| reason | meaning |
+| --- | --- |
+| ` + "`no_tokenizer`, `unknown_model`" + ` | no tokenizer is configured, or none for this model |
+| ` + "`no_model`, `invalid_json`, `bad_request`" + ` | the request names no model, is no JSON object, or is one the engine refuses |
+| ` + "`other_api`, `compressed`, `body_unseen`, `body_partial`, `body_too_large`" + ` | the prompt is not read: another path, a content-encoding, a body mode that shows no body or a part of it, a body above extproc.max_body_bytes |
+| ` + "`deadline`, `abandoned`" + ` | extproc.deadline passed, or the client left, before the tokens were made |
+| ` + "`multimodal`, `prompt_embeds`, `suffix`, `truncated`, `unsupported`" + ` | the engine computes something we cannot |
+| ` + "`no_template`, `template_unsupported`, `template_error`, `template_limit`, `template_kwargs`, `request_template`" + ` | the chat template is missing, cannot be run, failed on this request, or is not the one the request asks for |
+| ` + "`no_text`, `nul`, `too_long`, `encode_error`, `tokenize_error`, `tokenizer_panic`" + ` | the text cannot be encoded exactly |
+`

@@ -36,6 +36,7 @@ func newTelemetry() (*telemetry, error) {
 // series is one metric of the list below.
 type series struct {
 	name, help string
+	labels     string                            // their names, with the values of a closed set
 	gauge      bool                              // a value that goes both ways; otherwise a total
 	read       func(p *picker, r *reading, o to) // reports every point of the series
 }
@@ -60,30 +61,30 @@ type to func(value float64, labels ...attribute.KeyValue)
 // histograms are in extproc, where the latency is.
 func exported() []series {
 	return []series{
-		{"warmroute_decisions_total", "Picks, by model and the one reason that decided.", false, decisions},
-		{"warmroute_no_endpoint_total", "Requests answered 503 because no endpoint could serve them, by what left none.", false, noEndpoint},
-		{"warmroute_prompt_tokens_total", "Tokens of the prompts placed.", false, promptTokens},
-		{"warmroute_predicted_cached_tokens_total", "Of those, tokens the chosen endpoint held according to the index.", false, predicted},
-		{"warmroute_tokenize_total", "Prompts given to a tokenizer, by outcome: ok, or why there are no tokens.", false, tokenizeOutcomes},
-		{"warmroute_untokenized_total", "Requests placed without tokens, by reason.", false, untokenized},
-		{"warmroute_requests_total", "Requests shown by Envoy, by how they ended for us.", false, requests},
-		{"warmroute_extproc_streams", "Streams with Envoy open now.", true, streams},
-		{"warmroute_extproc_panics_total", "Streams lost to a defect of ours.", false, panics},
-		{"warmroute_extproc_deadlines_total", "Picks made on load because the deadline passed.", false, deadlines},
-		{"warmroute_endpoint_up", "Whether the endpoint may be picked.", true, up},
-		{"warmroute_endpoint_waiting", "Requests queued, as the engine last reported.", true, waiting},
-		{"warmroute_endpoint_running", "Requests running, as the engine last reported.", true, running},
-		{"warmroute_endpoint_kv_usage", "Share of KV blocks in use, as the engine last reported.", true, kvUsage},
-		{"warmroute_load_age_seconds", "Age of the load report that picks rest on.", true, loadAge},
-		{"warmroute_observed_cached_tokens_total", "Prompt tokens each engine found in its cache, by its own count.", false, observed},
-		{"warmroute_observed_prompt_tokens_total", "Prompt tokens each engine looked up in its cache, by its own count.", false, queried},
-		{"warmroute_index_blocks", "Blocks the endpoint is believed to hold, by tier.", true, indexBlocks},
-		{"warmroute_index_bytes", "Approximate memory of the index.", true, indexBytes},
-		{"warmroute_kv_events_total", "KV events applied, by type.", false, kvEvents},
-		{"warmroute_kv_event_faults_total", "Parts of KV events that could not be used, by cause.", false, kvFaults},
-		{"warmroute_kv_event_gaps_total", "Times frames of KV events were missing, by cause.", false, kvGaps},
-		{"warmroute_kv_event_age_seconds", "Age of the last KV event batch by the engine's clock.", true, kvAge},
-		{"warmroute_kv_events_synced", "Whether every event batch the engine is known to have sent is accounted for.", true, kvSynced},
+		{"warmroute_decisions_total", "Picks, by model and the one reason that decided.", "model, reason", false, decisions},
+		{"warmroute_no_endpoint_total", "Requests answered 503 because no endpoint could serve them, by what left none.", "cause: none_known, none_up, model_not_served, subset", false, noEndpoint},
+		{"warmroute_prompt_tokens_total", "Tokens of the prompts placed.", "model", false, promptTokens},
+		{"warmroute_predicted_cached_tokens_total", "Of those, tokens the chosen endpoint held according to the index.", "model", false, predicted},
+		{"warmroute_tokenize_total", "Prompts given to a tokenizer, by outcome: ok, or why there are no tokens.", "model, method: native, outcome", false, tokenizeOutcomes},
+		{"warmroute_untokenized_total", "Requests placed without tokens, by reason.", "reason", false, untokenized},
+		{"warmroute_requests_total", "Requests shown by Envoy, by how they ended for us.", "outcome: routed, rejected, failed, aborted, observed, passed", false, requests},
+		{"warmroute_extproc_streams", "Streams with Envoy open now.", "", true, streams},
+		{"warmroute_extproc_panics_total", "Streams lost to a defect of ours.", "", false, panics},
+		{"warmroute_extproc_deadlines_total", "Picks made on load because the deadline passed.", "", false, deadlines},
+		{"warmroute_endpoint_up", "Whether the endpoint may be picked.", "endpoint", true, up},
+		{"warmroute_endpoint_waiting", "Requests queued, as the engine last reported.", "endpoint", true, waiting},
+		{"warmroute_endpoint_running", "Requests running, as the engine last reported.", "endpoint", true, running},
+		{"warmroute_endpoint_kv_usage", "Share of KV blocks in use, as the engine last reported.", "endpoint", true, kvUsage},
+		{"warmroute_load_age_seconds", "Age of the load report that picks rest on.", "endpoint", true, loadAge},
+		{"warmroute_observed_cached_tokens_total", "Prompt tokens each engine found in its cache, by its own count.", "endpoint", false, observed},
+		{"warmroute_observed_prompt_tokens_total", "Prompt tokens each engine looked up in its cache, by its own count.", "endpoint", false, queried},
+		{"warmroute_index_blocks", "Blocks the endpoint is believed to hold, by tier.", "endpoint, tier: gpu, cpu, other", true, indexBlocks},
+		{"warmroute_index_bytes", "Approximate memory of the index.", "", true, indexBytes},
+		{"warmroute_kv_events_total", "KV events applied, by type.", "endpoint, type: stored, removed, cleared, unknown", false, kvEvents},
+		{"warmroute_kv_event_faults_total", "Parts of KV events that could not be used, by cause.", "endpoint, cause: other_group, sparse, unknown_parent, unknown_removal, superseded, dropped, undecodable", false, kvFaults},
+		{"warmroute_kv_event_gaps_total", "Times frames of KV events were missing, by cause.", "endpoint, cause: missed, replay_ring, no_replay, restart", false, kvGaps},
+		{"warmroute_kv_event_age_seconds", "Age of the last KV event batch by the engine's clock.", "endpoint", true, kvAge},
+		{"warmroute_kv_events_synced", "Whether every event batch the engine is known to have sent is accounted for.", "endpoint", true, kvSynced},
 	}
 }
 
@@ -254,7 +255,7 @@ func kvFaults(_ *picker, r *reading, report to) {
 func kvGaps(_ *picker, r *reading, report to) {
 	for _, e := range r.endpoints {
 		for cause, n := range e.blocks.Feed.Gaps {
-			report(float64(n), e.label, attribute.String("cause", kvindex.GapCause(cause).String())) //nolint:gosec // three causes
+			report(float64(n), e.label, attribute.String("cause", kvindex.GapCause(cause).String())) //nolint:gosec // a handful of causes
 		}
 		report(float64(e.blocks.Feed.Restarts), e.label, attribute.String("cause", "restart"))
 	}

@@ -22,9 +22,7 @@ func loadModels(ctx context.Context, configured []modelConfig, log *slog.Logger)
 		start := time.Now()
 		tok, err := m.load()
 		if err != nil {
-			for _, tok := range loaded {
-				tok.Close()
-			}
+			closeTokenizers(loaded)
 			return nil, nil, fmt.Errorf("model %q: %w", m.Name, err)
 		}
 		loaded = append(loaded, tok)
@@ -51,4 +49,10 @@ func (m *modelConfig) load() (*tokenize.Tokenizer, error) {
 		cfg.TemplateKwargs = kwargs
 	}
 	return tokenize.Load(cfg)
+}
+
+func closeTokenizers(loaded []*tokenize.Tokenizer) {
+	for _, tok := range loaded {
+		tok.Close()
+	}
 }

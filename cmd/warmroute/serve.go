@@ -35,6 +35,11 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	if check {
+		_, loaded, err := loadModels(ctx, cfg.Models, slog.New(slog.DiscardHandler))
+		if err != nil {
+			return err
+		}
+		closeTokenizers(loaded)
 		text, err := yaml.Marshal(cfg)
 		if err != nil {
 			return err
@@ -99,9 +104,7 @@ func newPicker(ctx context.Context, cfg config, log *slog.Logger) (*picker, erro
 
 // close frees the tokenizers; no request may be running any more.
 func (p *picker) close() {
-	for _, tok := range p.tokenizers {
-		tok.Close()
-	}
+	closeTokenizers(p.tokenizers)
 }
 
 // run listens on the three addresses, serves until ctx ends, then stops

@@ -162,7 +162,7 @@ func report(root string, out io.Writer, turn, picked *outcome) error {
 	}
 	fmt.Fprintln(out)
 	if picked.decisions["untokenizable"] > 0 {
-		fmt.Fprintln(out, "Untokenizable: this machine was so busy that the picker's deadline passed; those were placed by load alone.")
+		fmt.Fprintln(out, "Untokenizable: placed by load alone, on a machine as busy as this most likely because the picker's deadline passed;\nwarmroute_untokenized_total has the reason.")
 	}
 	for _, o := range []*outcome{turn, picked} {
 		if o.FirstError != nil {

@@ -19,7 +19,7 @@ type run struct {
 	prompts []uint32
 }
 
-// start submits one prompt.
+// submit takes one prompt.
 func (s *Server) submit(req *sampling, adapter engine.Adapter, prompt []uint32, fallback int) (*run, error) {
 	limit := s.cfg.Engine.MaxModelLen
 	if len(prompt) == 0 {
