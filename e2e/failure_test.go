@@ -59,8 +59,11 @@ func TestRequestsAPickerCannotReadReachAnEngine(t *testing.T) {
 	if a := s.get(s.URL + "/v1/models"); a.status != 200 || !strings.Contains(string(a.body), `"tiny"`) {
 		t.Errorf("GET /v1/models: status %d: %s", a.status, a.body)
 	}
-	if a := s.post(s.URL+"/v1/chat/completions", `{"model":"other","messages":[]}`); a.status != 503 || a.Error.Code != "no_endpoint" {
-		t.Errorf("a model nobody serves: status %d: %s", a.status, a.body)
+	if a := s.post(s.URL+"/v1/chat/completions", `{"model":"other","messages":[]}`); a.status != 404 || a.header.Get("X-Engine") == "" {
+		t.Errorf("a model nobody serves: status %d, want an engine's own 404: %s", a.status, a.body)
+	}
+	if n := s.decisions("unserved"); n != 1 {
+		t.Errorf("%d decisions for a model nobody serves are counted, want 1", n)
 	}
 	if n := s.decisions("bodyless"); n == 0 {
 		t.Error("no bodyless request is counted")

@@ -72,6 +72,7 @@ type scratch struct {
 	depth      []int
 	subset     []netip.AddrPort
 
+	unserved    bool   // no endpoint has the model
 	up, serving int    // endpoints left after the first filters
 	model       string // the inventory's own copy of the model name, for counting
 }
@@ -141,6 +142,10 @@ func (s *Scheduler) promptTokens(req *Request) int {
 
 // filter collects the endpoints that are up, serve the model and are in the
 // subset, and counts what each condition left.
+//
+// A model that no endpoint has, one that is down included, is one the client
+// misspelt or an adapter loaded since the engines were last asked. Every
+// endpoint that is up is then a candidate: its answer is better than ours.
 func (s *Scheduler) filter(sc *scratch, snap *snapshot, req *Request) {
 	sc.candidates, sc.groups = sc.candidates[:0], sc.groups[:0]
 	sc.up, sc.serving = 0, 0
@@ -152,13 +157,18 @@ func (s *Scheduler) filter(sc *scratch, snap *snapshot, req *Request) {
 		slices.SortFunc(sc.subset, netip.AddrPort.Compare)
 	}
 
+	sc.unserved = !slices.ContainsFunc(snap.endpoints, func(e *Endpoint) bool {
+		_, ok := e.serves(req.Model)
+		return ok
+	})
+
 	for _, e := range snap.endpoints {
 		if !e.Up {
 			continue
 		}
 		sc.up++
 		m, ok := e.serves(req.Model)
-		if !ok {
+		if !ok && !sc.unserved {
 			continue
 		}
 		sc.serving++
@@ -170,7 +180,14 @@ func (s *Scheduler) filter(sc *scratch, snap *snapshot, req *Request) {
 		if req.HasSubset && !inSubset(sc.subset, e.Addr) {
 			continue
 		}
-		sc.candidates = append(sc.candidates, candidate{endpoint: e, group: s.group(sc, e, m.Adapter)})
+		group := -1
+		if ok {
+			group = s.group(sc, e, m.Adapter)
+		}
+		sc.candidates = append(sc.candidates, candidate{endpoint: e, group: group})
+	}
+	if sc.unserved {
+		sc.model = otherModels
 	}
 }
 
@@ -229,6 +246,7 @@ func (s *Scheduler) match(sc *scratch, snap *snapshot, req *Request) {
 // apply it is the first of:
 //
 //	bodyless       there was nothing to place
+//	unserved       nobody has the model
 //	single         no other endpoint could serve the model
 //	subset         the subset left no other
 //	untokenizable  the prompt is not known
@@ -251,6 +269,8 @@ func reason(sc *scratch, best int, req *Request) Reason {
 	switch {
 	case req.Bodyless:
 		return ReasonBodyless
+	case sc.unserved:
+		return ReasonUnserved
 	case sc.serving == 1:
 		return ReasonSingle
 	case len(sc.candidates) == 1:

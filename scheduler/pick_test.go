@@ -143,10 +143,12 @@ func TestStatsCountByModelAndReason(t *testing.T) {
 	}
 	f.report(0, Load{}, false)
 	want := Stats{
-		Endpoints: 2, Up: 1, NoneServes: 1, NoneInSubset: 1,
+		Endpoints: 2, Up: 1, NoneInSubset: 1,
 		Models: []ModelStats{{
 			Model: "m", PromptTokens: 100, PredictedTokens: 64,
 			Picks: []ReasonCount{{ReasonPrefix, 1}, {ReasonBodyless, 2}},
+		}, {
+			Model: "other", Picks: []ReasonCount{{ReasonUnserved, 1}},
 		}},
 	}
 	if diff := cmp.Diff(s.Stats(), want); diff != "" {

@@ -75,8 +75,13 @@ func TestNoRuleIsEverViolated(t *testing.T) {
 				req.Subset = append(req.Subset, netip.AddrPortFrom(a.Addr(), []uint16{0, 8000, 9}[rng.IntN(3)]))
 			}
 		}
+		unserved := !slices.ContainsFunc(f.pool.Snapshot(), func(e *Endpoint) bool {
+			_, ok := e.serves(req.Model)
+			return ok
+		})
 		allowed := func(e *Endpoint) bool {
 			_, serves := e.serves(req.Model)
+			serves = serves || unserved
 			in := !req.HasSubset || slices.ContainsFunc(req.Subset, func(a netip.AddrPort) bool {
 				return a.Addr() == e.Addr.Addr() && (a.Port() == 0 || a.Port() == e.Addr.Port())
 			})

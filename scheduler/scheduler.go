@@ -59,5 +59,6 @@ const (
 	ReasonNoLoad      Reason = "no_load"       // no candidate has reported its load yet
 	ReasonSingle      Reason = "single"        // only one endpoint exists
 	ReasonSubset      Reason = "subset"        // the subset left only one
+	ReasonUnserved    Reason = "unserved"      // no endpoint, up or down, has the model; any that is up says so itself
 	ReasonBodyless    Reason = "bodyless"      // no prompt to place
 )

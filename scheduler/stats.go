@@ -19,7 +19,7 @@ const (
 // reasons lists every reason, in the order counters keep them.
 var reasons = [...]Reason{
 	ReasonPrefix, ReasonBalanced, ReasonNoOverlap, ReasonUntokenized, ReasonNoIndex,
-	ReasonNoLoad, ReasonSingle, ReasonSubset, ReasonBodyless,
+	ReasonNoLoad, ReasonSingle, ReasonSubset, ReasonUnserved, ReasonBodyless,
 }
 
 // Stats are totals since the start, except for the endpoint counts.

@@ -135,6 +135,7 @@ type meaning struct {
 func reasons() []meaning {
 	return []meaning{
 		{scheduler.ReasonBodyless, "there is no prompt to place, such as GET /v1/models"},
+		{scheduler.ReasonUnserved, "no endpoint, up or down, has the model: the engine says so itself"},
 		{scheduler.ReasonSingle, "no other endpoint could serve the model"},
 		{scheduler.ReasonSubset, "the gateway's subset left no other"},
 		{scheduler.ReasonUntokenized, "the tokens could not be made: placed by load; `warmroute_untokenized_total` says why"},
