@@ -7,7 +7,9 @@ import "github.com/warmroute/warmroute/tokenize/jinja"
 // prompts, each of which becomes a request of its own inside the engine, the
 // first one decides.
 func (vllm) completion(body []byte) (prepared, error) {
-	var prompt, embeds, suffix, special, keep, side []byte
+	var prompt, embeds, suffix []byte
+	var special, keep, side jinja.Value
+	var err error
 	f := newFields(body)
 	for f.next() {
 		switch f.key {
@@ -18,11 +20,17 @@ func (vllm) completion(body []byte) (prepared, error) {
 		case "suffix":
 			suffix = f.value
 		case "add_special_tokens":
-			special = f.value
+			if special, err = valueField(f); err != nil {
+				return prepared{}, err
+			}
 		case "truncate_prompt_tokens":
-			keep = f.value
+			if keep, err = valueField(f); err != nil {
+				return prepared{}, err
+			}
 		case "truncation_side":
-			side = f.value
+			if side, err = valueField(f); err != nil {
+				return prepared{}, err
+			}
 		}
 	}
 	if f.err != nil {
@@ -34,8 +42,7 @@ func (vllm) completion(body []byte) (prepared, error) {
 	if isGiven(suffix) {
 		return prepared{}, failf(reasonSuffix, "only models that fill in the middle take a suffix")
 	}
-	ready := prepared{special: true}
-	var err error
+	var ready prepared
 	if ready.special, err = boolField("add_special_tokens", special, true); err != nil {
 		return prepared{}, err
 	}
@@ -76,19 +83,25 @@ func (vllm) completion(body []byte) (prepared, error) {
 // isGiven reports whether a member was sent, and is not null.
 func isGiven(raw []byte) bool { return raw != nil && string(raw) != "null" }
 
-// boolField decodes a member that pydantic declares as bool.
-func boolField(name string, raw []byte, unset bool) (bool, error) {
-	switch string(raw) {
-	case "":
-		return unset, nil
+// valueField decodes the member at which f stands.
+func valueField(f fields) (jinja.Value, error) {
+	switch string(f.value) { // decoding allocates, and prompts of token ids need not
 	case "true":
-		return true, nil
+		return jinja.Bool(true), nil
 	case "false":
-		return false, nil
+		return jinja.Bool(false), nil
 	}
-	v, err := jinja.DecodeJSON(raw)
+	v, err := jinja.DecodeJSON(f.value)
 	if err != nil {
-		return false, refusef("%s: %w", name, err)
+		return v, refusef("%s: %w", f.key, err)
+	}
+	return v, nil
+}
+
+// boolField reads a member that pydantic declares as bool.
+func boolField(name string, v jinja.Value, unset bool) (bool, error) {
+	if v.IsUndefined() {
+		return unset, nil
 	}
 	b, ok := laxBool(v)
 	if !ok {
@@ -97,25 +110,19 @@ func boolField(name string, raw []byte, unset bool) (bool, error) {
 	return b, nil
 }
 
-// truncationFields decodes truncate_prompt_tokens and truncation_side.
-func truncationFields(keep, side []byte) (truncation, error) {
+// truncationFields reads truncate_prompt_tokens and truncation_side.
+func truncationFields(keep, side jinja.Value) (truncation, error) {
 	var c truncation
-	if isGiven(side) {
-		switch string(side) {
-		case `"left"`, `"right"`:
-			c.side = string(side[1 : len(side)-1])
-		default:
+	if given(side) {
+		if !isText(side, "left") && !isText(side, "right") {
 			return c, refusef("truncation_side is neither left nor right")
 		}
+		c.side = side.Str()
 	}
-	if !isGiven(keep) {
+	if !given(keep) {
 		return c, nil
 	}
-	v, err := jinja.DecodeJSON(keep)
-	if err != nil {
-		return c, refusef("truncate_prompt_tokens: %w", err)
-	}
-	n, ok := laxInt(v)
+	n, ok := laxInt(keep)
 	if !ok || n < -1 {
 		return c, refusef("truncate_prompt_tokens is not a number of tokens")
 	}

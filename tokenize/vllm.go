@@ -19,51 +19,33 @@ type vllm struct {
 	format string
 }
 
-// chatFields are the members of a chat request that decide its prompt, raw.
+// chatFields are the members of a chat request that decide its prompt. One that
+// was not sent is undefined.
 type chatFields struct {
-	messages, tools, toolChoice, documents             []byte
-	addGeneration, continueFinal, addSpecial, echo     []byte
-	template, templateKwargs, effort                   []byte
-	mediaKwargs, processorKwargs, transfer, keep, side []byte
+	messages, tools, toolChoice, documents         jinja.Value
+	addGeneration, continueFinal, addSpecial, echo jinja.Value
+	template, templateKwargs, effort               jinja.Value
+	mediaKwargs, processorKwargs, keep, side       jinja.Value
+	// transfer is kv_transfer_params as sent: it may hold a prompt's token ids.
+	transfer []byte
 }
 
 func (c *chatFields) read(body []byte) error {
 	f := newFields(body)
 	for f.next() {
-		switch f.key {
-		case "messages":
-			c.messages = f.value
-		case "tools":
-			c.tools = f.value
-		case "tool_choice":
-			c.toolChoice = f.value
-		case "documents":
-			c.documents = f.value
-		case "add_generation_prompt":
-			c.addGeneration = f.value
-		case "continue_final_message":
-			c.continueFinal = f.value
-		case "add_special_tokens":
-			c.addSpecial = f.value
-		case "echo":
-			c.echo = f.value
-		case "chat_template":
-			c.template = f.value
-		case "chat_template_kwargs":
-			c.templateKwargs = f.value
-		case "reasoning_effort":
-			c.effort = f.value
-		case "media_io_kwargs":
-			c.mediaKwargs = f.value
-		case "mm_processor_kwargs":
-			c.processorKwargs = f.value
-		case "kv_transfer_params":
+		if f.key == "kv_transfer_params" {
 			c.transfer = f.value
-		case "truncate_prompt_tokens":
-			c.keep = f.value
-		case "truncation_side":
-			c.side = f.value
+			continue
 		}
+		into := c.member(f.key)
+		if into == nil {
+			continue
+		}
+		v, err := valueField(f)
+		if err != nil {
+			return err
+		}
+		*into = v
 	}
 	if f.err != nil {
 		return refusef("%w", f.err)
@@ -71,17 +53,61 @@ func (c *chatFields) read(body []byte) error {
 	return nil
 }
 
+// member returns where the member's value belongs, nil when nowhere.
+func (c *chatFields) member(name string) *jinja.Value {
+	switch name {
+	case "messages":
+		return &c.messages
+	case "tools":
+		return &c.tools
+	case "tool_choice":
+		return &c.toolChoice
+	case "documents":
+		return &c.documents
+	case "add_generation_prompt":
+		return &c.addGeneration
+	case "continue_final_message":
+		return &c.continueFinal
+	case "add_special_tokens":
+		return &c.addSpecial
+	case "echo":
+		return &c.echo
+	case "chat_template":
+		return &c.template
+	case "chat_template_kwargs":
+		return &c.templateKwargs
+	case "reasoning_effort":
+		return &c.effort
+	case "media_io_kwargs":
+		return &c.mediaKwargs
+	case "mm_processor_kwargs":
+		return &c.processorKwargs
+	case "truncate_prompt_tokens":
+		return &c.keep
+	case "truncation_side":
+		return &c.side
+	default:
+		return nil
+	}
+}
+
 // chat prepares a /v1/chat/completions request.
 func (e vllm) chat(t *Tokenizer, body []byte) (prepared, error) {
-	var raw chatFields
-	if err := raw.read(body); err != nil {
+	var fields chatFields
+	if err := fields.read(body); err != nil {
 		return prepared{}, err
 	}
-	req, err := raw.decode()
+	return e.prepare(t, &fields)
+}
+
+// prepare makes of a chat request what its template sees. Every request shape
+// that ends in the chat template comes through here.
+func (e vllm) prepare(t *Tokenizer, fields *chatFields) (prepared, error) {
+	req, err := fields.decode()
 	if err != nil {
 		return prepared{}, err
 	}
-	if ids, err := raw.reusedIDs(req); err != nil || ids != nil {
+	if ids, err := fields.reusedIDs(req); err != nil || ids != nil {
 		return prepared{ids: ids}, err
 	}
 	ready := prepared{special: req.addSpecial, cut: req.cut}

@@ -23,11 +23,7 @@ type vllmRequest struct {
 
 func (c *chatFields) decode() (*vllmRequest, error) {
 	req := &vllmRequest{tools: jinja.None(), documents: jinja.None()}
-	messages, err := valueField("messages", c.messages)
-	if err != nil {
-		return nil, err
-	}
-	if req.messages = messages.List(); req.messages == nil {
+	if req.messages = c.messages.List(); req.messages == nil {
 		return nil, refusef("messages is not a list")
 	}
 	if err := c.decodeFlags(req); err != nil {
@@ -40,18 +36,6 @@ func (c *chatFields) decode() (*vllmRequest, error) {
 		return nil, err
 	}
 	return req, c.decodeDocuments(req)
-}
-
-// valueField decodes a member; one that was not sent is undefined.
-func valueField(name string, raw []byte) (jinja.Value, error) {
-	if raw == nil {
-		return jinja.Undefined(), nil
-	}
-	v, err := jinja.DecodeJSON(raw)
-	if err != nil {
-		return v, refusef("%s: %w", name, err)
-	}
-	return v, nil
 }
 
 func (c *chatFields) decodeFlags(req *vllmRequest) (err error) {
@@ -75,45 +59,27 @@ func (c *chatFields) decodeFlags(req *vllmRequest) (err error) {
 }
 
 func (c *chatFields) decodeTemplate(req *vllmRequest) error {
-	template, err := valueField("chat_template", c.template)
-	if err != nil {
-		return err
-	}
-	if given(template) {
-		if template.Kind() != jinja.KindString {
+	if given(c.template) {
+		if c.template.Kind() != jinja.KindString {
 			return refusef("chat_template is not text")
 		}
-		source := template.Str()
+		source := c.template.Str()
 		req.template = &source
 	}
-	kwargs, err := valueField("chat_template_kwargs", c.templateKwargs)
-	if err != nil {
-		return err
-	}
-	if given(kwargs) && kwargs.Dict() == nil {
+	if given(c.templateKwargs) && c.templateKwargs.Dict() == nil {
 		return refusef("chat_template_kwargs is not an object")
 	}
-	if req.kwargs = kwargs.Dict(); req.kwargs == nil {
+	if req.kwargs = c.templateKwargs.Dict(); req.kwargs == nil {
 		req.kwargs = jinja.NewDict(0)
 	}
-	effort, err := valueField("reasoning_effort", c.effort)
-	if err != nil {
-		return err
-	}
-	if given(effort) {
-		req.effort = effort.Str()
-		if effort.Kind() != jinja.KindString || !slices.Contains(vllmEfforts[:], req.effort) {
+	if given(c.effort) {
+		req.effort = c.effort.Str()
+		if c.effort.Kind() != jinja.KindString || !slices.Contains(vllmEfforts[:], req.effort) {
 			return refusef("reasoning_effort is none of %v", vllmEfforts)
 		}
 	}
-	for _, raw := range [][]byte{c.mediaKwargs, c.processorKwargs} {
-		v, err := valueField("multimodal arguments", raw)
-		if err != nil {
-			return err
-		}
-		if truthy(v) {
-			return failf(reasonMultimodal, "the request steers the processing of media")
-		}
+	if truthy(c.mediaKwargs) || truthy(c.processorKwargs) {
+		return failf(reasonMultimodal, "the request steers the processing of media")
 	}
 	return nil
 }
@@ -121,21 +87,20 @@ func (c *chatFields) decodeTemplate(req *vllmRequest) error {
 var vllmEfforts = [...]string{"none", "minimal", "low", "medium", "high", "xhigh", "max"}
 
 func (c *chatFields) decodeDocuments(req *vllmRequest) error {
-	v, err := valueField("documents", c.documents)
-	if err != nil || !given(v) {
-		return err
+	if !given(c.documents) {
+		return nil
 	}
-	if !isListOfDicts(v) {
+	if !isListOfDicts(c.documents) {
 		return refusef("documents is not a list of objects")
 	}
-	for _, document := range v.List().All() {
+	for _, document := range c.documents.List().All() {
 		for _, text := range document.Dict().All() {
 			if text.Kind() != jinja.KindString {
 				return refusef("a document holds something else than text")
 			}
 		}
 	}
-	req.documents = v
+	req.documents = c.documents
 	return nil
 }
 

@@ -7,16 +7,12 @@ import "github.com/warmroute/warmroute/tokenize/jinja"
 // description and parameters null when absent, strict and defer_loading only
 // when set, unknown keys dropped. What is inside parameters stays as sent.
 func (c *chatFields) decodeTools(req *vllmRequest) error {
-	tools, err := valueField("tools", c.tools)
-	if err != nil {
-		return err
-	}
-	if given(tools) {
-		if tools.Kind() != jinja.KindList || tools.List().Len() == 0 {
+	if given(c.tools) {
+		if c.tools.Kind() != jinja.KindList || c.tools.List().Len() == 0 {
 			return refusef("tools is not a list of tools")
 		}
 		dump := jinja.NewList()
-		for _, tool := range tools.List().All() {
+		for _, tool := range c.tools.List().All() {
 			d, err := dumpTool(tool)
 			if err != nil {
 				return err
@@ -25,11 +21,7 @@ func (c *chatFields) decodeTools(req *vllmRequest) error {
 		}
 		req.tools = jinja.FromList(dump)
 	}
-	choice, err := valueField("tool_choice", c.toolChoice)
-	if err != nil {
-		return err
-	}
-	return checkToolChoice(choice, req.tools.List())
+	return checkToolChoice(c.toolChoice, req.tools.List())
 }
 
 func dumpTool(v jinja.Value) (*jinja.Dict, error) {
