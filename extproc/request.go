@@ -60,7 +60,7 @@ func (r *request) readHeaders(h *extprocv3.HttpHeaders) {
 		case ":method":
 			r.post = string(headerValue(header)) == "POST"
 		case ":path":
-			r.kind = kindOf(headerValue(header))
+			r.kind = tokenize.KindOf(string(headerValue(header)))
 		case "content-type":
 			r.jsonContent = bytes.Contains(bytes.ToLower(headerValue(header)), []byte("json"))
 		case "content-encoding":
@@ -86,20 +86,6 @@ func headerValue(h *corev3.HeaderValue) []byte {
 		return raw
 	}
 	return []byte(h.GetValue())
-}
-
-// kindOf says through which API a path asks. A prefix before /v1 is a route of
-// the gateway, which Envoy strips only after we have seen the path.
-func kindOf(path []byte) tokenize.Kind {
-	path, _, _ = bytes.Cut(path, []byte("?"))
-	switch {
-	case bytes.HasSuffix(path, []byte("/v1/chat/completions")):
-		return tokenize.Chat
-	case bytes.HasSuffix(path, []byte("/v1/completions")):
-		return tokenize.Completion
-	default:
-		return 0
-	}
 }
 
 // opaque reports that no body could tell anything about the request. What comes

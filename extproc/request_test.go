@@ -52,25 +52,6 @@ func TestScanFields(t *testing.T) {
 	}
 }
 
-func TestKindOf(t *testing.T) {
-	for path, want := range map[string]tokenize.Kind{
-		"/v1/chat/completions":         tokenize.Chat,
-		"/v1/completions":              tokenize.Completion,
-		"/v1/chat/completions?a=b":     tokenize.Chat,
-		"/team/v1/completions":         tokenize.Completion,
-		"/v1/chat/completions/":        0,
-		"/v1/embeddings":               0,
-		"/v1/responses":                0,
-		"/x?/v1/chat/completions":      0,
-		"":                             0,
-		"/v1/chat/completions/batches": 0,
-	} {
-		if got := kindOf([]byte(path)); got != want {
-			t.Errorf("%q: got kind %d, want %d", path, got, want)
-		}
-	}
-}
-
 func TestReadHeaders(t *testing.T) {
 	headers := func(pairs ...string) *extprocv3.HttpHeaders {
 		var list []*corev3.HeaderValue

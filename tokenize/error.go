@@ -14,7 +14,7 @@ import (
 type Error struct {
 	// Reason is one of a small fixed set of snake_case words, fit for a metric
 	// label: abandoned, bad_request, encode_error, multimodal, no_template, no_text, nul,
-	// prompt_embeds, request_template, suffix, template_error, template_kwargs,
+	// previous_response, prompt_embeds, request_template, suffix, template_error, template_kwargs,
 	// template_limit, template_unsupported, too_long, truncated, unknown_model,
 	// unsupported.
 	Reason string
@@ -34,7 +34,8 @@ const (
 	reasonNoTemplate          = "no_template"
 	reasonNUL                 = "nul"
 	reasonPromptEmbeds        = "prompt_embeds"
-	reasonRequestTemplate     = "request_template" // the request brings a template, and its use is not configured
+	reasonPreviousResponse    = "previous_response" // the engine alone knows the conversation so far
+	reasonRequestTemplate     = "request_template"  // the request brings a template, and its use is not configured
 	reasonSuffix              = "suffix"
 	reasonTemplateKwargs      = "template_kwargs" // a template argument that steers the engine itself
 	reasonTemplateLimit       = "template_limit"

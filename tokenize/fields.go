@@ -103,6 +103,8 @@ var memberNames = [...]string{
 	"chat_template", "chat_template_kwargs", "reasoning_effort",
 	"media_io_kwargs", "mm_processor_kwargs", "kv_transfer_params",
 	"truncate_prompt_tokens", "truncation_side", "prompt_embeds", "suffix", "prompt_token_ids",
+	"input", "instructions", "truncation", "reasoning", "previous_response_id", "previous_input_messages",
+	"system", "thinking", "output_config",
 }
 
 func space(b []byte) []byte {

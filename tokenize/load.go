@@ -114,7 +114,11 @@ func (t *Tokenizer) configure(cfg Config) error {
 	if t.special, err = specialTokens(cfg.Dir, config); err != nil {
 		return err
 	}
-	return t.readTemplates(cfg, config)
+	if err := t.readTemplates(cfg, config); err != nil {
+		return err
+	}
+	t.anthropic = t.dialect.anthropicRules(t)
+	return nil
 }
 
 // specialTokens returns the tokens templates know by name: those every

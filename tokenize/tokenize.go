@@ -15,15 +15,6 @@ import (
 	"github.com/warmroute/warmroute/tokenize/jinja"
 )
 
-// Kind says which API a prompt came through, and so how the engine reads it.
-type Kind uint8
-
-// The request shapes that are tokenized.
-const (
-	Chat       Kind = iota + 1 // POST /v1/chat/completions
-	Completion                 // POST /v1/completions
-)
-
 // Prompt is one request as the client sent it.
 type Prompt struct {
 	Kind Kind
@@ -41,6 +32,9 @@ type encoder interface {
 type dialect interface {
 	chat(t *Tokenizer, body []byte) (prepared, error)
 	completion(body []byte) (prepared, error)
+	responses(t *Tokenizer, body []byte) (prepared, error)
+	messages(t *Tokenizer, body []byte) (prepared, error)
+	anthropicRules(t *Tokenizer) anthropicRules
 }
 
 // prepared is a request as the engine would tokenize it: ids, a text, or a
@@ -66,6 +60,7 @@ type Tokenizer struct {
 	special     *jinja.Dict // bos_token and so on, as the template sees them
 	defaults    *jinja.Dict // template variables the engine was started with
 	now         func() time.Time
+	anthropic   anthropicRules
 }
 
 // Append appends the token ids of p to dst. The error is an *Error, and dst is
@@ -125,6 +120,10 @@ func (t *Tokenizer) prepare(p *Prompt) (prepared, error) {
 		return t.dialect.chat(t, p.Body)
 	case Completion:
 		return t.dialect.completion(p.Body)
+	case Responses:
+		return t.dialect.responses(t, p.Body)
+	case Messages:
+		return t.dialect.messages(t, p.Body)
 	default:
 		return prepared{}, failf(reasonUnsupported, "no tokenizer for this kind of request")
 	}

@@ -54,6 +54,7 @@ func newTokenizer(tb testing.TB, template string) *Tokenizer {
 	if err := tok.use(letters{}); err != nil {
 		tb.Fatal(err)
 	}
+	tok.anthropic = tok.dialect.anthropicRules(tok)
 	return tok
 }
 

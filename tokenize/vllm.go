@@ -97,6 +97,9 @@ func (e vllm) chat(t *Tokenizer, body []byte) (prepared, error) {
 	if err := fields.read(body); err != nil {
 		return prepared{}, err
 	}
+	if fields.tools.List() != nil && fields.tools.List().Len() == 0 {
+		return prepared{}, refusef("tools is an empty list")
+	}
 	return e.prepare(t, &fields)
 }
 

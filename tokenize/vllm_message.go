@@ -197,11 +197,13 @@ func knownPartKey(key string) bool {
 	}
 }
 
+const billingHeader = "x-anthropic-billing-header"
+
 // withoutBilling drops the attribution line that a coding client puts in front
 // of its system prompt, and that changes with every request
 // (_strip_claude_code_billing_header).
 func withoutBilling(text string) (rest string, stripped bool) {
-	if !strings.HasPrefix(text, "x-anthropic-billing-header") {
+	if !strings.HasPrefix(text, billingHeader) {
 		return text, false
 	}
 	_, rest, _ = strings.Cut(text, "\n")

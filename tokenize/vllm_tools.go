@@ -8,7 +8,7 @@ import "github.com/warmroute/warmroute/tokenize/jinja"
 // when set, unknown keys dropped. What is inside parameters stays as sent.
 func (c *chatFields) decodeTools(req *vllmRequest) error {
 	if given(c.tools) {
-		if c.tools.Kind() != jinja.KindList || c.tools.List().Len() == 0 {
+		if c.tools.Kind() != jinja.KindList {
 			return refusef("tools is not a list of tools")
 		}
 		dump := jinja.NewList()

@@ -158,7 +158,7 @@ The reason of ` + "`warmroute_untokenized_total`" + `, and the outcome of ` + "`
 | ` + "`no_model`, `invalid_json`, `bad_request`" + ` | the request names no model, is no JSON object, or is one the engine refuses |
 | ` + "`other_api`, `compressed`, `body_unseen`, `body_partial`, `body_too_large`" + ` | the prompt is not read: another path, a content-encoding, a body mode that shows no body or a part of it, a body above extproc.max_body_bytes |
 | ` + "`deadline`, `abandoned`" + ` | extproc.deadline passed, or the client left, before the tokens were made |
-| ` + "`multimodal`, `prompt_embeds`, `suffix`, `truncated`, `unsupported`" + ` | the engine computes something we cannot |
+| ` + "`multimodal`, `previous_response`, `prompt_embeds`, `suffix`, `truncated`, `unsupported`" + ` | the engine computes something we cannot |
 | ` + "`no_template`, `template_unsupported`, `template_error`, `template_limit`, `template_kwargs`, `request_template`" + ` | the chat template is missing, cannot be run, failed on this request, or is not the one the request asks for |
 | ` + "`no_text`, `nul`, `too_long`, `encode_error`, `tokenize_error`, `tokenizer_panic`" + ` | the text cannot be encoded exactly |
 `

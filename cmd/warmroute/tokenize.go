@@ -73,13 +73,8 @@ func tokenizeCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) e
 
 // asEngine tokenizes body as an engine that serves path would.
 func asEngine(tok *tokenize.Tokenizer, path string, body []byte) tokenized {
-	p := tokenize.Prompt{Body: body}
-	switch path {
-	case "/v1/chat/completions":
-		p.Kind = tokenize.Chat
-	case "/v1/completions":
-		p.Kind = tokenize.Completion
-	default:
+	p := tokenize.Prompt{Kind: tokenize.KindOf(path), Body: body}
+	if p.Kind == 0 {
 		return tokenized{Tokens: []uint32{}, Reason: "path"}
 	}
 	answer := tokenized{Tokens: []uint32{}}

@@ -282,3 +282,15 @@ func appendJSONRune(dst []byte, r rune) []byte {
 	}
 	return append(dst, '\\', 'u', hexDigits[r>>12&15], hexDigits[r>>8&15], hexDigits[r>>4&15], hexDigits[r&15])
 }
+
+// EncodeJSON returns v as Python's json.dumps does: one line, escapes for
+// everything beyond ASCII. The error is an *Error: undefined has no JSON.
+func EncodeJSON(v Value) (string, error) {
+	in := &interp{}
+	in.start(&Template{}, nil, NewDict(0), Options{})
+	w := jsonWriter{in: in, itemSep: ", ", keySep: ": ", ascii: true}
+	if err := w.write(v); err != nil {
+		return "", err
+	}
+	return string(w.dst), nil
+}
