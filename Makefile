@@ -59,7 +59,7 @@ test: setup clean-tree lint unit bench-once e2e ## everything CI runs
 .PHONY: unit
 unit: setup tokenizers templates ## unit tests under the race detector
 	@$(call step,unit tests)
-	@go test -race -skip Alloc $$(go list ./... | grep -v -e '/e2e$$' -e '/e2e/quality$$')
+	@go test -race -skip Alloc $$(go list ./... | grep -v -e '/e2e$$' -e '/e2e/quality$$' -e '/e2e/vllm$$')
 
 # The race detector changes what is allocated: those tests run here, without it.
 .PHONY: bench-once
@@ -71,6 +71,13 @@ bench-once: need-go native
 e2e: setup build ## whole-program tests: real Envoy, simulated engines, the picker; decisions in virtual time
 	@$(call step,end-to-end tests)
 	@go test -count 1 -p 1 -timeout 10m ./e2e ./e2e/quality
+
+.PHONY: e2e-vllm
+e2e-vllm: setup build ## tokens and cached tokens against a real vLLM on the CPU; installs it (5 GB), 5 minutes
+	@BUILD=$(abspath $(BUILD)) FETCH_STRICT=1 tools/fetch/tokenizers qwen3
+	@$(call step,real vLLM: install and start)
+	@e2e/vllm/install $(BUILD)/vllm $(BUILD)/tokenizers/qwen3
+	@WARMROUTE_VLLM=$(abspath $(BUILD))/vllm go test -count 1 -timeout 30m -v ./e2e/vllm
 
 .PHONY: lint
 lint: need-go native ## golangci-lint, buf, dead code
