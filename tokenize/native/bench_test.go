@@ -23,26 +23,32 @@ func conversation(size int) string {
 func BenchmarkAppend(b *testing.B) {
 	for _, tok := range []struct{ name, path string }{
 		{"tiny", tiny},
-		{"qwen3", "../../.build/tokenizers/qwen3/tokenizer.json"},
+		{"qwen3", published("qwen3")},
+		{"llama3_1", published("llama3_1")},
 	} {
-		for _, size := range []int{2 << 10, 32 << 10, 400 << 10} {
-			b.Run(fmt.Sprintf("tokenizer=%s/bytes=%d", tok.name, size), func(b *testing.B) {
-				if _, err := os.Stat(tok.path); errors.Is(err, fs.ErrNotExist) {
-					b.Skipf("NOT MEASURED: %s is not here; run `make tokenizers`", tok.path)
-				}
-				e := load(b, tok.path)
-				text := conversation(size)
-				var ids []uint32
-				b.ReportAllocs()
-				b.SetBytes(int64(size))
-				for b.Loop() {
-					var err error
-					if ids, err = e.Append(context.Background(), ids[:0], text, false); err != nil {
-						b.Fatal(err)
+		for _, engine := range []string{"fast", "reference"} {
+			for _, size := range []int{2 << 10, 32 << 10, 400 << 10} {
+				b.Run(fmt.Sprintf("tokenizer=%s/engine=%s/bytes=%d", tok.name, engine, size), func(b *testing.B) {
+					if _, err := os.Stat(tok.path); errors.Is(err, fs.ErrNotExist) {
+						b.Skipf("NOT MEASURED: %s is not here; run `make tokenizers`", tok.path)
 					}
-				}
-				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(ids)), "ns/token")
-			})
+					e := load(b, tok.path)
+					if engine == "reference" {
+						e = referenceOf(b, tok.path)
+					}
+					text := conversation(size)
+					var ids []uint32
+					b.ReportAllocs()
+					b.SetBytes(int64(size))
+					for b.Loop() {
+						var err error
+						if ids, err = e.Append(context.Background(), ids[:0], text, false); err != nil {
+							b.Fatal(err)
+						}
+					}
+					b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(ids)), "ns/token")
+				})
+			}
 		}
 	}
 }

@@ -25,7 +25,7 @@ $(DAULET_RS):
 
 # daulet's cgo line asks for -lstdc++, though nothing here is C++: where the
 # compiler has none, an empty archive satisfies the linker.
-$(NATIVE_LIB): $(DAULET_RS) $(NATIVE_CRATE)/Cargo.toml $(NATIVE_CRATE)/Cargo.lock $(NATIVE_CRATE)/src/lib.rs
+$(NATIVE_LIB): $(DAULET_RS) $(NATIVE_CRATE)/Cargo.toml $(NATIVE_CRATE)/Cargo.lock $(wildcard $(NATIVE_CRATE)/src/*.rs)
 	@command -v cargo >/dev/null || { \
 		echo "make native: cargo is missing. The exact tokenizer is a Rust library; install Rust 1.85 or newer" >&2; \
 		echo "  (https://rustup.rs, or your distribution's cargo) and run make native again." >&2; exit 1; }
