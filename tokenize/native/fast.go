@@ -10,7 +10,6 @@ package native
 typedef struct warmroute_fast warmroute_fast;
 int warmroute_fast_load(const uint8_t *json, size_t len, warmroute_fast **out, uint8_t *err, size_t *err_len);
 void warmroute_fast_free(warmroute_fast *);
-size_t warmroute_fast_table(const warmroute_fast *);
 int warmroute_fast_encode(const warmroute_fast *, const uint8_t *text, size_t len, bool special, uint32_t *ids, size_t *n);
 */
 import "C"
@@ -52,9 +51,6 @@ func loadFast(data []byte) (*fast, error) {
 func bytesOf(p *byte) *C.uint8_t { return (*C.uint8_t)(unsafe.Pointer(p)) }
 
 func (f *fast) free() { C.warmroute_fast_free(f.handle) }
-
-// table is the memory of the table of spellings, in bytes.
-func (f *fast) table() int64 { return int64(C.warmroute_fast_table(f.handle)) }
 
 // append appends the ids of text, which must be valid UTF-8. Not ok means that
 // the engine is not sure of them; dst is then returned as it came.

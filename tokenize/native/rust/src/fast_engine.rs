@@ -170,15 +170,6 @@ pub unsafe extern "C" fn warmroute_fast_free(f: *mut Fast) {
     drop(Box::from_raw(f));
 }
 
-/// The bytes of memory that the table of spellings takes, beside the tokenizer.
-///
-/// # Safety
-/// f must come from warmroute_fast_load.
-#[no_mangle]
-pub unsafe extern "C" fn warmroute_fast_table(f: *const Fast) -> usize {
-    (*f).bytes.capacity() + (*f).ends.capacity() * 4
-}
-
 /// Encodes text, which must be UTF-8, into ids of capacity *n, and sets *n to
 /// their number. With special, what the tokenizer puts around a text is there and
 /// the spelling is not checked.
