@@ -33,6 +33,9 @@ type Config struct {
 	ContentFormat string
 	// Engine is the engine whose reading of requests counts: vllm. Default vllm.
 	Engine string
+	// Cache keeps the ids of pieces of prompts; one is enough for all models.
+	// Default none.
+	Cache *Cache
 	// Now is the clock of templates that print the date, in the engines' time
 	// zone. Default time.Now.
 	Now func() time.Time
@@ -58,7 +61,7 @@ func Load(cfg Config) (*Tokenizer, error) {
 	case err != nil:
 		return nil, fmt.Errorf("tokenize: %w", err)
 	}
-	if err := t.use(enc); err != nil {
+	if err := t.use(withCache(enc, cfg.Cache)); err != nil {
 		enc.Close()
 		return nil, err
 	}

@@ -24,6 +24,8 @@ type Prompt struct {
 // encoder is what a Tokenizer needs of tokenize/native.
 type encoder interface {
 	Append(ctx context.Context, dst []uint32, text string, addSpecial bool) ([]uint32, error)
+	Fast() bool
+	Memory() int64
 	Close()
 }
 
@@ -109,6 +111,10 @@ func (t *Tokenizer) Render(p *Prompt) (string, error) {
 	var buf []byte
 	return t.text(&buf, &ready)
 }
+
+// Engine tells whether the fast engine encodes for t, and by how many bytes the
+// process grew while t was loaded, 0 where the system does not tell.
+func (t *Tokenizer) Engine() (fast bool, bytes int64) { return t.enc.Fast(), t.enc.Memory() }
 
 // Close frees the tokenizer once the calls now running have returned. Later
 // calls that need it return an *Error.

@@ -32,6 +32,7 @@ type config struct {
 	Admin      listenConfig     `yaml:"admin"`
 	Endpoints  endpointsConfig  `yaml:"endpoints"`
 	Models     []modelConfig    `yaml:"models"`
+	Tokenize   tokenizeConfig   `yaml:"tokenize"`
 	Scheduling schedulingConfig `yaml:"scheduling"`
 	Telemetry  telemetryConfig  `yaml:"telemetry"`
 }
@@ -62,6 +63,10 @@ type modelConfig struct {
 	TemplateKwargs map[string]any `yaml:"template_kwargs"`
 	ContentFormat  string         `yaml:"content_format"`
 	TrustTemplates bool           `yaml:"trust_request_template"`
+}
+
+type tokenizeConfig struct {
+	CacheBytes int `yaml:"cache_bytes"`
 }
 
 type schedulingConfig struct {
@@ -97,6 +102,7 @@ func defaultConfig() config {
 		Health:    listenConfig{Listen: ":9003"},
 		Admin:     listenConfig{Listen: "127.0.0.1:9090"},
 		Endpoints: endpointsConfig{ScrapeInterval: 200 * time.Millisecond, EventsPort: 5557, ReplayPort: 5558},
+		Tokenize:  tokenizeConfig{CacheBytes: 64 << 20},
 		Scheduling: schedulingConfig{
 			PrefillSpeed: 8000, UncachedWeight: 4, OutputTokens: 256, DecodeStep: 350 * time.Microsecond,
 			HoldTime: 10 * time.Second, UnknownPrompt: 1024, LoadStale: 2 * time.Second,
@@ -157,6 +163,10 @@ func (c *config) keys() []key {
 		{
 			"endpoints.replay_port", "", &c.Endpoints.ReplayPort, "port",
 			"where such an engine replays them (5558 in vLLM's documentation); 0 means nowhere",
+		},
+		{
+			"tokenize.cache_bytes", "", &c.Tokenize.CacheBytes, "bytes",
+			"memory for tokens of prompts already seen, so that of a conversation only what is new is encoded; 0 keeps none. A token takes about nine bytes: 64 MiB hold seven million, a thousand conversations of 7,000 tokens",
 		},
 		{
 			"scheduling.prefill_speed", "prefill-speed", &c.Scheduling.PrefillSpeed, "tokens/s",
@@ -346,6 +356,7 @@ func (c *config) validate() error {
 		{"endpoints.scrape_interval", c.Endpoints.ScrapeInterval >= 10*time.Millisecond, "at least 10ms"},
 		{"endpoints.events_port", port(c.Endpoints.EventsPort), "a port, or 0 for none"},
 		{"endpoints.replay_port", port(c.Endpoints.ReplayPort), "a port, or 0 for none"},
+		{"tokenize.cache_bytes", c.Tokenize.CacheBytes >= 0, "a number of bytes, or 0 for none"},
 		{"scheduling.prefill_speed", c.Scheduling.PrefillSpeed > 0, "a positive number"},
 		{"scheduling.uncached_weight", c.Scheduling.UncachedWeight > 0, "a positive number"},
 		{"scheduling.output_tokens", c.Scheduling.OutputTokens > 0, "a positive number"},

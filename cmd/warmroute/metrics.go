@@ -66,6 +66,9 @@ func exported() []series {
 		{"warmroute_prompt_tokens_total", "Tokens of the prompts placed.", "model", false, promptTokens},
 		{"warmroute_predicted_cached_tokens_total", "Of those, tokens the chosen endpoint held according to the index.", "model", false, predicted},
 		{"warmroute_tokenize_total", "Prompts given to a tokenizer, by outcome: ok, or why there are no tokens.", "model, method: native, outcome", false, tokenizeOutcomes},
+		{"warmroute_tokenizer_bytes", "Memory of the model's tokenizer: by how much the process grew while it was loaded.", "model", true, tokenizerBytes},
+		{"warmroute_token_cache_bytes", "Approximate memory of the tokens kept of prompts already seen.", "", true, cacheBytes},
+		{"warmroute_token_cache_text_bytes_total", "Prompt text looked up among those, by whether its tokens were there.", "result: hit, miss", false, cacheText},
 		{"warmroute_untokenized_total", "Requests placed without tokens, by reason.", "reason", false, untokenized},
 		{"warmroute_requests_total", "Requests shown by Envoy, by how they ended for us.", "outcome: routed, rejected, failed, aborted, observed, passed", false, requests},
 		{"warmroute_extproc_streams", "Streams with Envoy open now.", "", true, streams},
@@ -160,6 +163,21 @@ func tokenizeOutcomes(p *picker, _ *reading, report to) {
 	for l, n := range p.extproc.Stats().Tokenize {
 		report(float64(n), attribute.String("model", l.Model), attribute.String("method", "native"), attribute.String("outcome", l.Outcome))
 	}
+}
+
+func tokenizerBytes(p *picker, _ *reading, report to) {
+	for name, tok := range p.loaded {
+		_, bytes := tok.Engine()
+		report(float64(bytes), attribute.String("model", name))
+	}
+}
+
+func cacheBytes(p *picker, _ *reading, report to) { report(float64(p.cache.Stats().Bytes)) }
+
+func cacheText(p *picker, _ *reading, report to) {
+	s := p.cache.Stats()
+	report(float64(s.HitBytes), attribute.String("result", "hit"))
+	report(float64(s.MissBytes), attribute.String("result", "miss"))
 }
 
 func untokenized(p *picker, _ *reading, report to) {

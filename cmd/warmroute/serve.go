@@ -35,7 +35,7 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	if check {
-		_, loaded, err := loadModels(ctx, cfg.Models, slog.New(slog.DiscardHandler))
+		_, loaded, err := loadModels(ctx, cfg.Models, nil, slog.New(slog.DiscardHandler))
 		if err != nil {
 			return err
 		}
@@ -71,7 +71,8 @@ type picker struct {
 	fleet  *fleet
 	health *health.Server
 
-	tokenizers []*tokenize.Tokenizer // loaded for models; closed last
+	loaded map[string]*tokenize.Tokenizer // those of models, by name; closed last
+	cache  *tokenize.Cache                // of all of them
 
 	telemetry *telemetry
 	extproc   *extproc.Server
@@ -79,8 +80,9 @@ type picker struct {
 
 func newPicker(ctx context.Context, cfg config, log *slog.Logger) (*picker, error) {
 	p := &picker{cfg: cfg, log: log, index: kvindex.New(), pool: scheduler.NewPool(), health: newHealth()}
+	p.cache = tokenize.NewCache(int64(cfg.Tokenize.CacheBytes))
 	var err error
-	if p.models, p.tokenizers, err = loadModels(ctx, cfg.Models, log); err != nil {
+	if p.models, p.loaded, err = loadModels(ctx, cfg.Models, p.cache, log); err != nil {
 		return nil, err
 	}
 	p.sched = scheduler.New(cfg.Scheduling.scheduler(), p.pool, p.index)
@@ -104,7 +106,7 @@ func newPicker(ctx context.Context, cfg config, log *slog.Logger) (*picker, erro
 
 // close frees the tokenizers; no request may be running any more.
 func (p *picker) close() {
-	closeTokenizers(p.tokenizers)
+	closeTokenizers(p.loaded)
 }
 
 // run listens on the three addresses, serves until ctx ends, then stops
