@@ -10,6 +10,9 @@ import (
 // vLLM turns it into a chat request (AnthropicServingMessages in
 // entrypoints/anthropic/serving.py, 0.32.0).
 func (e vllm) messages(t *Tokenizer, body []byte) (prepared, error) {
+	if e.release != vllmOtherAPIs {
+		return prepared{}, failf(reasonEngineVersion, "how vLLM 0.%d reads Anthropic requests is not known, as of 0.%d it is", e.release, vllmOtherAPIs)
+	}
 	var a anthropicFields
 	if err := a.read(body); err != nil {
 		return prepared{}, err

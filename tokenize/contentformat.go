@@ -1,27 +1,74 @@
 package tokenize
 
-// readsParts reports whether a template iterates over the parts of a message's
-// content. vLLM decides by the template's syntax tree whether messages carry
-// their content as a list of parts or as a string, so this follows its rules
-// one for one (_detect_content_format in vllm/renderers/hf.py, seen in 0.32.0):
+import "strings"
+
+// partsRule is one of the ways of engines to find out whether a template
+// iterates over the parts of a message's content.
+type partsRule uint8
+
+// vLLM decides by the template's syntax tree whether messages carry their content
+// as a list of parts or as a string, so this follows its rules one for one
+// (_detect_content_format in vllm/renderers/hf.py, seen in 0.23.0, 0.30.0 and
+// 0.34.0):
 //
 //   - a variable that is set to messages, or to a filtered, tested or sliced
-//     messages, stands for messages;
+//     messages, stands for messages, and so does, by partsNamespaces, a member
+//     of a namespace;
 //   - a loop over one of those makes its target stand for a message;
-//   - a loop over a message's content, over a macro parameter that is called
-//     with one, or, outside of macros, over a variable named content, reads
-//     parts.
+//   - a loop over a message's content or over a variable named content reads
+//     parts. From partsMacros on the latter counts outside of macros alone, and
+//     so does a loop over a macro's parameter that some call gives a message's
+//     content.
 //
 // Where vLLM's own search fails, on targets that are not plain names, the answer
 // is no.
-func readsParts(source string) bool {
-	d := detector{tags: scanTags(source)}
-	return d.findMessages() && d.findContent()
+//
+// To SGLang a template reads parts that names a kind of media anywhere, or loops
+// over the content of a variable called message, msg or m
+// (detect_jinja_template_content_format in
+// sglang/srt/parser/jinja_template_utils.py, seen in 0.5.23).
+const (
+	partsPlain partsRule = iota
+	partsMacros
+	partsNamespaces
+	partsSGLang
+	partsRules // how many there are
+)
+
+// readsParts reports for each rule whether a template reads parts by it.
+func readsParts(source string) [partsRules]bool {
+	var reads [partsRules]bool
+	tags := scanTags(source)
+	reads[partsSGLang] = namesMedia(source) || loopsOverContent(tags)
+	for rule := range partsSGLang {
+		d := detector{rule: rule, tags: tags}
+		reads[rule] = d.findMessages() && d.findContent()
+	}
+	return reads
+}
+
+func namesMedia(source string) bool {
+	return strings.Contains(source, "image") || strings.Contains(source, "audio") ||
+		strings.Contains(source, "video") || strings.Contains(source, "vision")
+}
+
+func loopsOverContent(tags []tag) bool {
+	for _, t := range tags {
+		_, over, ok := t.loop()
+		if !ok {
+			continue
+		}
+		if c, ok := chainOf(over); ok && c.attr == "content" && (c.name == "message" || c.name == "msg" || c.name == "m") {
+			return true
+		}
+	}
+	return false
 }
 
 type detector struct {
+	rule     partsRule
 	tags     []tag
-	messages map[string]bool // names that stand for messages
+	messages map[string]bool // names that stand for messages, a namespace's with its dot
 	message  map[string]bool // names that stand for one message
 }
 
@@ -35,16 +82,13 @@ func (d *detector) findMessages() bool {
 			if !ok {
 				continue
 			}
-			c, ok := chainOf(value)
-			if !ok || c.attr != "" || !d.messages[c.name] {
-				continue
-			}
-			if len(target) != 1 || target[0].kind != wordToken {
+			plain := len(target) == 1 && target[0].kind == wordToken
+			if !plain && d.rule < partsNamespaces && d.isMessages(value) {
 				return false
 			}
-			if !d.messages[target[0].text] {
-				d.messages[target[0].text] = true
-				grown = true
+			for _, name := range d.aliases(target, value) {
+				grown = grown || !d.messages[name]
+				d.messages[name] = true
 			}
 		}
 	}
@@ -54,7 +98,7 @@ func (d *detector) findMessages() bool {
 		if !ok {
 			continue
 		}
-		if c, ok := chainOf(over); ok && c.attr == "" && d.messages[c.name] {
+		if d.isMessages(over) {
 			if len(target) != 1 {
 				return false
 			}
@@ -62,6 +106,43 @@ func (d *detector) findMessages() bool {
 		}
 	}
 	return true
+}
+
+// isMessages reports whether an expression stands for messages.
+func (d *detector) isMessages(value []token) bool {
+	c, ok := chainOf(value)
+	switch {
+	case !ok:
+		return false
+	case c.attr == "":
+		return d.messages[c.name]
+	default:
+		return c.dotted && d.messages[c.name+"."+c.attr]
+	}
+}
+
+// aliases returns the names that an assignment makes stand for messages.
+func (d *detector) aliases(target, value []token) []string {
+	isName := len(target) == 1 && target[0].kind == wordToken
+	if d.isMessages(value) {
+		switch {
+		case isName:
+			return []string{target[0].text}
+		case d.rule >= partsNamespaces && len(target) == 3 && target[1].is("."):
+			return []string{target[0].text + "." + target[2].text}
+		}
+		return nil
+	}
+	if d.rule < partsNamespaces || !isName || len(value) < 2 || value[0].text != "namespace" || closing(value[1:]) != len(value)-2 {
+		return nil
+	}
+	var all []string
+	for _, arg := range arguments(value[1:]) {
+		if len(arg) > 2 && arg[1].is("=") && d.isMessages(arg[2:]) {
+			all = append(all, target[0].text+"."+arg[0].text)
+		}
+	}
+	return all
 }
 
 // findContent reports whether a loop reads parts.
@@ -83,7 +164,7 @@ func (d *detector) findContent() bool {
 		c, isChain := chainOf(over)
 		reads := isChain && c.attr == "content" && d.message[c.name] ||
 			plain && params[i][over[0].text] ||
-			plain && depth == 0 && over[0].text == "content"
+			plain && (depth == 0 || d.rule < partsMacros) && over[0].text == "content"
 		if reads {
 			return len(target) == 1
 		}
@@ -95,6 +176,9 @@ func (d *detector) findContent() bool {
 // call gives a message's content.
 func (d *detector) macroParams() map[int]map[string]bool {
 	byTag := map[int]map[string]bool{}
+	if d.rule < partsMacros {
+		return byTag
+	}
 	for i, t := range d.tags {
 		if t.word() != "macro" || len(t.tokens) < 3 {
 			continue
@@ -176,6 +260,7 @@ func (d *detector) endOf(i int) int {
 // chain is name or name.attr, whatever filters, tests and slices follow.
 type chain struct {
 	name, attr string
+	dotted     bool // not name["attr"]
 }
 
 // chainOf reads an expression that is a chain and nothing else.
@@ -202,7 +287,7 @@ func chainOf(ts []token) (chain, bool) {
 		ts = ts[1:]
 		switch {
 		case len(ts) > 1 && ts[0].is(".") && ts[1].kind == wordToken:
-			c.attr = ts[1].text
+			c.attr, c.dotted = ts[1].text, true
 			ts = ts[2:]
 		case len(ts) > 2 && ts[0].is("[") && ts[1].kind == stringToken && ts[2].is("]"):
 			c.attr = ts[1].text

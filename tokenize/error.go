@@ -30,6 +30,7 @@ const (
 	// The engine may well accept the request.
 	reasonAbandoned           = "abandoned" // nobody waited for the ids any more
 	reasonEncode              = "encode_error"
+	reasonEngineVersion       = "engine_version" // how that version reads this API is not known
 	reasonMultimodal          = "multimodal"
 	reasonNoTemplate          = "no_template"
 	reasonNUL                 = "nul"

@@ -33,6 +33,12 @@ type Config struct {
 	ContentFormat string
 	// Engine is the engine whose reading of requests counts: vllm. Default vllm.
 	Engine string
+	// EngineVersion is its version, as the engine tells it. Default the one that
+	// is known best.
+	EngineVersion string
+	// Transformers is the version of the transformers library in the engine's
+	// image, which engines do not tell. Default what the engine's release asks for.
+	Transformers string
 	// Cache keeps the ids of pieces of prompts; one is enough for all models.
 	// Default none.
 	Cache *Cache
@@ -94,7 +100,17 @@ func (t *Tokenizer) configure(cfg Config) error {
 	}
 	switch cfg.Engine {
 	case "", "vllm":
-		t.dialect = vllm{trustTemplate: cfg.TrustRequestTemplate, format: format}
+		release, err := vllmRelease(cfg.EngineVersion)
+		if err != nil {
+			return err
+		}
+		library := vllmTransformers(release)
+		if cfg.Transformers != "" {
+			if library, err = transformersRelease(cfg.Transformers); err != nil {
+				return err
+			}
+		}
+		t.dialect = vllm{release: release, library: library, trustTemplate: cfg.TrustRequestTemplate, format: format}
 	default:
 		return fmt.Errorf("engine %q is not known: it is vllm", cfg.Engine)
 	}

@@ -113,7 +113,7 @@ func TestRequestTemplatesNeedTrust(t *testing.T) {
 		"a template that is no text": {true, `"chat_template":3`, "", reasonBadRequest},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tok.dialect = vllm{trustTemplate: c.trust, format: "auto"}
+			tok.dialect = vllm{release: vllmOtherAPIs, trustTemplate: c.trust, format: "auto"}
 			text, err := tok.Render(&Prompt{Kind: Chat, Body: []byte(`{"messages":[{"role":"user","content":"x"}],` + c.extra + `}`)})
 			if got := reasonOf(t, err); got != c.reason {
 				t.Fatalf("reason %q (%v), want %q", got, err, c.reason)
@@ -130,7 +130,7 @@ func TestTheContentFormatCanBeSet(t *testing.T) {
 		"auto": "x", "string": "x", "openai": `[{'type': 'text', 'text': 'x'}]`,
 	} {
 		tok := newTokenizer(t, `{{ messages[0].content }}`)
-		tok.dialect = vllm{format: format}
+		tok.dialect = vllm{release: vllmOtherAPIs, format: format}
 		text, err := tok.Render(&Prompt{Kind: Chat, Body: []byte(`{"messages":[{"role":"user","content":"x"}]}`)})
 		if err != nil || text != want {
 			t.Errorf("%s: %q, %v; want %q", format, text, err, want)

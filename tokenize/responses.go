@@ -9,6 +9,9 @@ import (
 // ResponsesRequest in protocol.py, 0.32.0), several items into one message where
 // they are one turn of the assistant.
 func (e vllm) responses(t *Tokenizer, body []byte) (prepared, error) {
+	if e.release != vllmOtherAPIs {
+		return prepared{}, failf(reasonEngineVersion, "how vLLM 0.%d reads Responses requests is not known, as of 0.%d it is", e.release, vllmOtherAPIs)
+	}
 	var r responsesFields
 	if err := r.read(body); err != nil {
 		return prepared{}, err

@@ -10,9 +10,9 @@ import (
 type compiled struct {
 	parsed *jinja.Template
 	source string
-	// parts: the template reads message content as a list of parts, so that
-	// the engine hands it one, and a string otherwise.
-	parts bool
+	// parts: the template reads message content as a list of parts, by each
+	// rule, so that the engine hands it one, and a string otherwise.
+	parts [partsRules]bool
 	// developer: the template knows the role developer.
 	developer bool
 }

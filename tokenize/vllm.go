@@ -1,22 +1,67 @@
 package tokenize
 
 import (
+	"fmt"
+	"strconv"
+	"strings"
+
 	"github.com/warmroute/warmroute/tokenize/jinja"
 )
 
-// vllm reads requests as vLLM 0.32 with transformers 5.16 to 5.19 does. The
-// rules are those of vllm/entrypoints/openai/chat_completion/protocol.py,
+// vllm reads requests as vLLM 0.23 to 0.34 with transformers 5 does. The rules
+// are those of vllm/entrypoints/openai/chat_completion/protocol.py,
 // vllm/renderers/{online_renderer,chat_utils,hf,params}.py and transformers'
 // apply_chat_template; testdata/vllm-0.32.jsonl holds what they made of requests.
+// Releases were compared function by function; those of 0.23 and 0.32 also ran.
 //
 // Members that do not touch the prompt are not looked at. Where one of them
 // makes the engine refuse the request, it was tokenized for nothing, which harms
 // nobody.
 type vllm struct {
+	release int // the 32 of 0.32
+	library transformers
 	// trustTemplate: the engine runs with --trust-request-chat-template.
 	trustTemplate bool
 	// format is --chat-template-content-format: "auto", "string" or "openai".
 	format string
+}
+
+// The releases of vLLM that read chat requests in another way than the one
+// before.
+const (
+	vllmOldest       = 23 // before, a developer message was none of a system's
+	vllmStrictTools  = 24 // a function declares strict
+	vllmPartExtras   = 26 // members of a part that no type declares reach the template
+	vllmClosedTools  = 27 // those of a tool do not any more
+	vllmReusedIDs    = 27 // ids that a prefill engine sent along are the prompt
+	vllmAnyArguments = 29 // arguments of a call that are no object become an empty one
+	vllmMacroParts   = 30 // macros count in finding out the content format
+	vllmBilling      = 32 // a coding client's billing header is dropped
+	vllmNamespaces   = 33 // and so do members of a namespace
+	vllmNoEmptyTools = 34 // an empty list of tools is none, and no error
+	vllmNewest       = 34
+
+	// vllmOtherAPIs is the one release whose reading of the Responses and the
+	// Anthropic API is known: it changed with every one.
+	vllmOtherAPIs = 32
+)
+
+// vllmRelease reads a version as vLLM tells it. Development versions count as
+// the release they lead to, and what is not a version as the newest one.
+func vllmRelease(version string) (int, error) {
+	if version == "" {
+		return vllmOtherAPIs, nil
+	}
+	major, rest, _ := strings.Cut(strings.TrimPrefix(version, "v"), ".")
+	minor, _, _ := strings.Cut(rest, ".")
+	release, err := strconv.Atoi(minor)
+	if major != "0" || err != nil {
+		return vllmNewest, nil //nolint:nilerr // whatever it is, it is not old
+	}
+	if release < vllmOldest {
+		return 0, fmt.Errorf("vLLM %s is not known: releases from 0.%d on are", version, vllmOldest)
+	}
+	return min(release, vllmNewest), nil
 }
 
 // chatFields are the members of a chat request that decide its prompt. One that
@@ -98,7 +143,13 @@ func (e vllm) chat(t *Tokenizer, body []byte) (prepared, error) {
 		return prepared{}, err
 	}
 	if fields.tools.List() != nil && fields.tools.List().Len() == 0 {
-		return prepared{}, refusef("tools is an empty list")
+		if e.release < vllmNoEmptyTools || fields.toolChoice.Dict() != nil {
+			return prepared{}, refusef("tools is an empty list")
+		}
+		fields.tools = jinja.None()
+		if isText(fields.toolChoice, "auto") || isText(fields.toolChoice, "required") {
+			fields.toolChoice = jinja.String("none")
+		}
 	}
 	return e.prepare(t, &fields)
 }
@@ -106,12 +157,14 @@ func (e vllm) chat(t *Tokenizer, body []byte) (prepared, error) {
 // prepare makes of a chat request what its template sees. Every request shape
 // that ends in the chat template comes through here.
 func (e vllm) prepare(t *Tokenizer, fields *chatFields) (prepared, error) {
-	req, err := fields.decode()
+	req, err := e.decode(fields)
 	if err != nil {
 		return prepared{}, err
 	}
-	if ids, err := fields.reusedIDs(req); err != nil || ids != nil {
-		return prepared{ids: ids}, err
+	if e.release >= vllmReusedIDs {
+		if ids, err := fields.reusedIDs(req); err != nil || ids != nil {
+			return prepared{ids: ids}, err
+		}
 	}
 	ready := prepared{special: req.addSpecial, cut: req.cut}
 	vars, err := req.variables(t)
@@ -122,11 +175,11 @@ func (e vllm) prepare(t *Tokenizer, fields *chatFields) (prepared, error) {
 	if ready.template, err = e.template(t, req, !tools.IsNone()); err != nil {
 		return prepared{}, err
 	}
-	parts := ready.template.parts
+	parts := ready.template.parts[e.partsRule()]
 	if e.format != "auto" {
 		parts = e.format == "openai"
 	}
-	messages, err := vllmMessages(req.messages, parts)
+	messages, err := e.messagesOf(req.messages, parts)
 	if err != nil {
 		return prepared{}, err
 	}
@@ -138,6 +191,7 @@ func (e vllm) prepare(t *Tokenizer, fields *chatFields) (prepared, error) {
 	if messages.Len() == 0 {
 		return prepared{}, refusef("no messages")
 	}
+	messages = e.library.prepare(messages)
 	if req.continueFinal {
 		if ready.final, err = markFinal(messages, ready.template); err != nil {
 			return prepared{}, err
@@ -146,6 +200,27 @@ func (e vllm) prepare(t *Tokenizer, fields *chatFields) (prepared, error) {
 	vars.Set("messages", jinja.FromList(messages))
 	ready.vars = vars
 	return ready, nil
+}
+
+// vllmTransformers is what the images of a release bring, by its requirements:
+// the first that matters came out with 0.33, which excludes it.
+func vllmTransformers(release int) transformers {
+	if release > 33 {
+		return transformers{5, 22}
+	}
+	return transformers{5, 19}
+}
+
+// partsRule is how e finds out whether a template reads parts.
+func (e vllm) partsRule() partsRule {
+	switch {
+	case e.release >= vllmNamespaces:
+		return partsNamespaces
+	case e.release >= vllmMacroParts:
+		return partsMacros
+	default:
+		return partsPlain
+	}
 }
 
 // maxRequestTemplate bounds what one request costs to compile, in bytes; the

@@ -8,14 +8,14 @@ import (
 	"github.com/warmroute/warmroute/tokenize/jinja"
 )
 
-// vllmMessages makes what the template sees of the messages of a request
+// messagesOf makes what the template sees of the messages of a request
 // (parse_chat_messages in vllm/renderers/chat_utils.py). With parts, content
 // becomes a list of parts, otherwise a string. The result shares nothing that
 // changes with the request.
-func vllmMessages(sent *jinja.List, parts bool) (*jinja.List, error) {
+func (e vllm) messagesOf(sent *jinja.List, parts bool) (*jinja.List, error) {
 	out := jinja.NewList()
 	for i, v := range sent.All() {
-		m, err := vllmMessage(v.Dict(), parts)
+		m, err := e.message(v.Dict(), parts)
 		if err != nil {
 			return nil, inMessage(err, i)
 		}
@@ -33,7 +33,7 @@ func inMessage(err error, i int) error {
 	return failf(failure.Reason, "message %d: %w", i, failure.Err)
 }
 
-func vllmMessage(sent *jinja.Dict, parts bool) (*jinja.Dict, error) {
+func (e vllm) message(sent *jinja.Dict, parts bool) (*jinja.Dict, error) {
 	if sent == nil {
 		return nil, refusef("not an object")
 	}
@@ -41,7 +41,7 @@ func vllmMessage(sent *jinja.Dict, parts bool) (*jinja.Dict, error) {
 	if err != nil {
 		return nil, err
 	}
-	content, err := m.prompt(parts)
+	content, err := e.content(m, parts)
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +51,7 @@ func vllmMessage(sent *jinja.Dict, parts bool) (*jinja.Dict, error) {
 	switch m.role {
 	case "assistant":
 		if m.toolCalls != nil && m.toolCalls.Len() > 0 {
-			calls, err := vllmToolCalls(m.toolCalls)
+			calls, err := e.toolCalls(m.toolCalls)
 			if err != nil {
 				return nil, err
 			}
@@ -81,11 +81,11 @@ func vllmMessage(sent *jinja.Dict, parts bool) (*jinja.Dict, error) {
 	return out, nil
 }
 
-// prompt returns the content that the template sees.
-func (m *checkedMessage) prompt(parts bool) (jinja.Value, error) {
+// content returns the content that the template sees.
+func (e vllm) content(m *checkedMessage, parts bool) (jinja.Value, error) {
 	if m.content.Kind() == jinja.KindString {
 		text := m.content.Str()
-		if m.role == "system" {
+		if m.role == "system" && e.release >= vllmBilling {
 			text, _ = withoutBilling(text)
 		}
 		switch {
@@ -100,7 +100,7 @@ func (m *checkedMessage) prompt(parts bool) (jinja.Value, error) {
 	list := jinja.NewList()
 	var joined []string
 	for _, v := range m.parts.All() {
-		part, ok, err := m.part(v)
+		part, ok, err := e.part(m, v)
 		if err != nil {
 			return part, err
 		}
@@ -140,7 +140,7 @@ func textPart(text jinja.Value) jinja.Value {
 
 // part returns one part as a list of parts shows it, and false when it is left
 // out (_parse_chat_message_content_part).
-func (m *checkedMessage) part(v jinja.Value) (part jinja.Value, ok bool, err error) {
+func (e vllm) part(m *checkedMessage, v jinja.Value) (part jinja.Value, ok bool, err error) {
 	text := v
 	extras := v.Dict()
 	if extras != nil {
@@ -166,7 +166,7 @@ func (m *checkedMessage) part(v jinja.Value) (part jinja.Value, ok bool, err err
 			return v, false, nil
 		}
 	}
-	if m.role == "system" && text.Kind() == jinja.KindString && (extras == nil || isText(lookup(extras, "type"), "text")) {
+	if m.role == "system" && e.release >= vllmBilling && text.Kind() == jinja.KindString && (extras == nil || isText(lookup(extras, "type"), "text")) {
 		rest, stripped := withoutBilling(text.Str())
 		if stripped && rest == "" {
 			return v, false, nil
@@ -174,7 +174,7 @@ func (m *checkedMessage) part(v jinja.Value) (part jinja.Value, ok bool, err err
 		text = jinja.String(rest)
 	}
 	part = textPart(text)
-	if extras != nil {
+	if extras != nil && e.release >= vllmPartExtras {
 		for key, extra := range extras.All() {
 			if !knownPartKey(key) {
 				part.Dict().Set(key, extra)
@@ -232,10 +232,10 @@ func flattened(content jinja.Value) (jinja.Value, error) {
 	return jinja.String(strings.Join(texts, "\n")), nil
 }
 
-// vllmToolCalls orders the calls as OpenAI's types declare them and parses their
+// toolCalls orders the calls as OpenAI's types declare them and parses their
 // arguments; arguments that are no JSON object become an empty one, so that a
 // conversation with a malformed call can go on (_postprocess_messages).
-func vllmToolCalls(sent *jinja.List) (*jinja.List, error) {
+func (e vllm) toolCalls(sent *jinja.List) (*jinja.List, error) {
 	out := jinja.NewList()
 	for _, v := range sent.All() {
 		function := lookup(v.Dict(), "function").Dict()
@@ -247,6 +247,11 @@ func vllmToolCalls(sent *jinja.List) (*jinja.List, error) {
 		switch parsed, err := jinja.DecodeJSON(sent); {
 		case err == nil && parsed.Dict() != nil:
 			arguments = parsed
+		case len(sent) == 0 || err == nil && parsed.IsNone():
+		case e.release < vllmAnyArguments && err == nil:
+			arguments = parsed
+		case e.release < vllmAnyArguments:
+			return nil, refusef("a tool call's arguments: %w", err)
 		case err != nil && json.Valid(sent):
 			// Python reads it and fails later on: lone surrogates, endless numbers.
 			return nil, refusef("a tool call's arguments: %w", err)

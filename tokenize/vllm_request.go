@@ -21,7 +21,7 @@ type vllmRequest struct {
 	cut      truncation
 }
 
-func (c *chatFields) decode() (*vllmRequest, error) {
+func (e vllm) decode(c *chatFields) (*vllmRequest, error) {
 	req := &vllmRequest{tools: jinja.None(), documents: jinja.None()}
 	if req.messages = c.messages.List(); req.messages == nil {
 		return nil, refusef("messages is not a list")
@@ -29,7 +29,7 @@ func (c *chatFields) decode() (*vllmRequest, error) {
 	if err := c.decodeFlags(req); err != nil {
 		return nil, err
 	}
-	if err := c.decodeTools(req); err != nil {
+	if err := e.decodeTools(c, req); err != nil {
 		return nil, err
 	}
 	if err := c.decodeTemplate(req); err != nil {

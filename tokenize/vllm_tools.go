@@ -1,19 +1,24 @@
 package tokenize
 
-import "github.com/warmroute/warmroute/tokenize/jinja"
+import (
+	"slices"
+
+	"github.com/warmroute/warmroute/tokenize/jinja"
+)
 
 // decodeTools checks tools and tool_choice and dumps the tools as vLLM's data
 // model does (ChatCompletionToolsParam, FunctionDefinition): its own key order,
 // description and parameters null when absent, strict and defer_loading only
-// when set, unknown keys dropped. What is inside parameters stays as sent.
-func (c *chatFields) decodeTools(req *vllmRequest) error {
+// when set, unknown keys dropped or, by older releases, put last. What is inside
+// parameters stays as sent.
+func (e vllm) decodeTools(c *chatFields, req *vllmRequest) error {
 	if given(c.tools) {
 		if c.tools.Kind() != jinja.KindList {
 			return refusef("tools is not a list of tools")
 		}
 		dump := jinja.NewList()
 		for _, tool := range c.tools.List().All() {
-			d, err := dumpTool(tool)
+			d, err := e.dumpTool(tool)
 			if err != nil {
 				return err
 			}
@@ -24,7 +29,7 @@ func (c *chatFields) decodeTools(req *vllmRequest) error {
 	return checkToolChoice(c.toolChoice, req.tools.List())
 }
 
-func dumpTool(v jinja.Value) (*jinja.Dict, error) {
+func (e vllm) dumpTool(v jinja.Value) (*jinja.Dict, error) {
 	tool := v.Dict()
 	if tool == nil {
 		return nil, refusef("a tool is not an object")
@@ -44,9 +49,12 @@ func dumpTool(v jinja.Value) (*jinja.Dict, error) {
 		given(parameters) && parameters.Dict() == nil {
 		return nil, refusef("a tool's name, description or parameters have the wrong type")
 	}
-	strict, err := optionalBool(function, "strict")
-	if err != nil {
-		return nil, err
+	strict := jinja.None()
+	if e.release >= vllmStrictTools {
+		var err error
+		if strict, err = optionalBool(function, "strict"); err != nil {
+			return nil, err
+		}
 	}
 	inner, err := optionalBool(function, "defer_loading")
 	if err != nil {
@@ -66,11 +74,26 @@ func dumpTool(v jinja.Value) (*jinja.Dict, error) {
 	f.Set("parameters", orNone(parameters))
 	setGiven(f, "strict", strict)
 	setGiven(f, "defer_loading", inner)
+	e.addUnknown(f, function, "name", "description", "parameters", "strict", "defer_loading")
 	d := jinja.NewDict(3)
 	d.Set("type", jinja.String("function"))
 	d.Set("function", jinja.FromDict(f))
 	setGiven(d, "defer_loading", outer)
+	e.addUnknown(d, tool, "type", "function", "defer_loading")
 	return d, nil
+}
+
+// addUnknown adds to the dump of a tool, or of its function, the keys that are
+// not declared, where the release keeps them.
+func (e vllm) addUnknown(dump, sent *jinja.Dict, declared ...string) {
+	if e.release >= vllmClosedTools {
+		return
+	}
+	for key, v := range sent.All() {
+		if !slices.Contains(declared, key) || key == "strict" && e.release < vllmStrictTools {
+			dump.Set(key, v)
+		}
+	}
 }
 
 // checkToolChoice refuses what ChatCompletionRequest.check_tool_usage does. The
